@@ -20,10 +20,9 @@ from typing import Any
 
 import attrs
 from morello_bounds.certificate import memory_inside
-from morello_bounds.moved import moved
 from morello_bounds.nest import nest_of
 from morello_bounds.tiles import best_tiling
-from morello_bounds.traffic import traffic
+from morello_bounds.traffic import program_traffic, traffic
 
 import morello
 from morello.codegen.loops import until
@@ -144,7 +143,7 @@ def programs(text: str, limits: tuple[int, int]) -> Iterator[list[int]]:
     spec = attrs.evolve(spec, limits=target.limits(chosen))
     impl = Goal.of(spec, target).synthesize(db=False, budget=morello.SearchBudget(expansions=200_000)).impl
     for level in (3, 4):
-        yield [memory_inside(spec, target, level), moved(impl, target, level)]
+        yield [memory_inside(spec, target, level), program_traffic(impl, target, level)]
 
 
 def bounds_picture(data: dict[str, dict[str, list[list[int]]]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from morello_bounds.certificate import Certificate, certificate, cuts_of, memory_inside, verify
-from morello_bounds.moved import moved, reads_beyond
+from morello_bounds.traffic import program_traffic, reads_beyond
 
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
@@ -123,7 +123,7 @@ def test_no_random_program_costs_or_moves_less(
         for cut in cuts_of(spec, target):
             # What kernels compute with beyond the cut they may read more often than is counted.
             if not reads_beyond(impl, target, cut.level):
-                assert moved(impl, target, cut.level) >= cut.traffic.bytes
+                assert program_traffic(impl, target, cut.level) >= cut.traffic.bytes
 
 
 def test_it_is_verified(product: Certificate) -> None:

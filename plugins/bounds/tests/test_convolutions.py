@@ -6,7 +6,7 @@ import attrs
 import pytest
 from morello_bounds.convolutions import ALGORITHMS, Layer
 from morello_bounds.hbl import least_sigma
-from morello_bounds.nest import Nest, program
+from morello_bounds.nest import Nest, parse_nest
 from morello_bounds.traffic import smooth
 
 from morello.errors import MorelloError
@@ -20,7 +20,7 @@ def layer(text: str) -> Layer:
 
 def words(batch: int, channels: int, filters: int, size: int, window: int) -> Nest:
     loops = {"b": batch, "f": filters, "c": channels, "h": size, "w": size, "fh": window, "fw": window}
-    return program(loops, "image[b,c,h+fh,w+fw] filters[f,c,fh,fw] out[b,f,h,w]")
+    return parse_nest(loops, "image[b,c,h+fh,w+fw] filters[f,c,fh,fw] out[b,f,h,w]")
 
 
 CONV2_X = Layer(words(1000, 64, 64, 56, 3))

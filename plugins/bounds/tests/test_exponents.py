@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from morello_bounds.hbl import Exponents, constraints, is_valid, kernels, least_sigma, tile_exponents
 from morello_bounds.linear import lattice, solved
 from morello_bounds.lp import exact_minimum
-from morello_bounds.nest import Nest, distinct, program
+from morello_bounds.nest import Nest, distinct, parse_nest
 
 from morello.errors import MorelloError
 
 THIRD = Fraction(1, 3)
-MATMUL = program({"m": 8, "k": 8, "n": 8}, "A[m,k] B[k,n] C[m,n]")
-MTTKRP = program({"i": 8, "j": 8, "k": 8, "r": 8}, "X[i,j,k] A[j,r] B[k,r] C[i,r]")
-STRIDED = program(
+MATMUL = parse_nest({"m": 8, "k": 8, "n": 8}, "A[m,k] B[k,n] C[m,n]")
+MTTKRP = parse_nest({"i": 8, "j": 8, "k": 8, "r": 8}, "X[i,j,k] A[j,r] B[k,r] C[i,r]")
+STRIDED = parse_nest(
     {"b": 4, "c": 4, "k": 4, "w": 4, "h": 4, "r": 3, "s": 3},
     "In[b,c,2w+r,2h+s] F[k,c,r,s] Out[b,k,w,h]",
 )
@@ -31,11 +31,11 @@ STRIDED = program(
     ("nest", "sigma"),
     [
         (MATMUL, Fraction(3, 2)),
-        (program({"i": 8, "k": 8}, "A[i,k] x[k] y[i]"), 1),
-        (program({"i": 8, "j": 8}, "P[i] Q[j] F[i]"), 2),
-        (program({"b": 4, "c": 4, "k": 4, "w": 4, "h": 4}, "I[b,c,w,h] F[k,c] O[b,k,w,h]"), Fraction(3, 2)),
+        (parse_nest({"i": 8, "k": 8}, "A[i,k] x[k] y[i]"), 1),
+        (parse_nest({"i": 8, "j": 8}, "P[i] Q[j] F[i]"), 2),
+        (parse_nest({"b": 4, "c": 4, "k": 4, "w": 4, "h": 4}, "I[b,c,w,h] F[k,c] O[b,k,w,h]"), Fraction(3, 2)),
         (MTTKRP, Fraction(5, 3)),
-        (program({"d": 8, "m": 8, "n": 8}, "A[m,n] Out[d,n]"), 2),
+        (parse_nest({"d": 8, "m": 8, "n": 8}, "A[m,n] Out[d,n]"), 2),
         (STRIDED, 2),
     ],
 )
@@ -147,7 +147,7 @@ def test_distinct_values_of_a_form(terms: list[tuple[int, int]]) -> None:
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 4), st.integers(1, 4))
 def test_lifting_keeps_points_and_values_apart(w: int, r: int, stride: int, dilation: int) -> None:
     """Points and indices of a strided access are as many in the loops that it is written as."""
-    nest = program({"w": w, "r": r}, f"I[{stride}w+{dilation}r] F[r] O[w]")
+    nest = parse_nest({"w": w, "r": r}, f"I[{stride}w+{dilation}r] F[r] O[w]")
     lifted = nest.lifted()
     assert lifted.points == nest.points
     assert prod(lifted.sizes) >= nest.points
@@ -160,9 +160,9 @@ def test_lifting_keeps_points_and_values_apart(w: int, r: int, stride: int, dila
 
 def test_programs_are_read() -> None:
     with pytest.raises(MorelloError, match="no access"):
-        program({"i": 3}, "A(i)")
+        parse_nest({"i": 3}, "A(i)")
     with pytest.raises(MorelloError, match="sum of the loops i"):
-        program({"i": 3}, "A[j]")
+        parse_nest({"i": 3}, "A[j]")
 
 
 def test_solutions_are_exact() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from morello_bounds.certificate import certificate, cuts_of, verify
 from morello_bounds.nest import nest_of
-from morello_bounds.randomized import Randomized, randomized
+from morello_bounds.randomized import RandomProduct, random_products
 from morello_bounds.traffic import check, traffic
 
 from morello.errors import MorelloError
@@ -19,7 +19,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 
-KNOWN = Randomized(rows=2550, inner=1000, columns=640, memory=16384, generating=0.25)
+KNOWN = RandomProduct(rows=2550, inner=1000, columns=640, memory=16384, generating=0.25)
 
 
 def spec(target: Target, m: int, k: int, n: int) -> Spec:
@@ -57,7 +57,7 @@ def test_numbers_as_dear_as_moves_are_those_of_a_product() -> None:
     st.floats(1e-6, 8),
 )
 def test_tiles_are_above_the_bound(sizes: tuple[int, int, int], memory: int, generating: float) -> None:
-    made = Randomized(*sizes, memory, generating)
+    made = RandomProduct(*sizes, memory, generating)
     rows, columns = made.tile
     assert rows * columns + columns <= memory
     assert made.cost >= made.bound
@@ -68,7 +68,7 @@ def test_tiles_are_above_the_bound(sizes: tuple[int, int, int], memory: int, gen
 
 def test_memory_without_tiles() -> None:
     with pytest.raises(MorelloError, match="no tile"):
-        _ = Randomized(1, 1, 1, 1, 1.0).tile
+        _ = RandomProduct(1, 1, 1, 1, 1.0).tile
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,6 @@ def test_no_program_costs_less_than_certified(avx2: Target) -> None:
     certified = certificate(one, avx2)
     verify(certified)
     assert 1 < certified.cost <= cost_and_peak(Goal.of(one, avx2).synthesize(db=False).impl).cost
-    made = randomized(one, avx2, cuts_of(one, avx2))
+    made = random_products(one, avx2, cuts_of(one, avx2))
     assert [each.rows for each in made.values()] == [4, 4, 4]
     assert made[2].generating > made[4].generating > 0

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from morello_bounds.hbl import tile_exponents
-from morello_bounds.nest import Nest, program
-from morello_bounds.regions import Table, table
-from morello_bounds.tiles import Buffer, best_tiling, held, largest_tile, stretched, tile_moves, whole_tile
+from morello_bounds.nest import Nest, parse_nest
+from morello_bounds.regions import TileTable, table
+from morello_bounds.tiles import FastMemory, best_tiling, held, largest_tile, stretched, tile_moves, whole_tile
 from morello_bounds.traffic import traffic
 
 from morello.errors import MorelloError
 
 from .programs import convolution, product
 
-OUTER = program({"i": 4096, "j": 4096, "l": 16}, "A[i,l] C[i,j] B[j,l]")
+OUTER = parse_nest({"i": 4096, "j": 4096, "l": 16}, "A[i,l] C[i,j] B[j,l]")
 #: The scratchpad of inputs and filters and the accumulator of an accelerator, both half for what comes next, in values.
-ACCELERATOR = (Buffer(131_072, (0, 1)), Buffer(8192, (2,)))
+ACCELERATOR = (FastMemory(131_072, (0, 1)), FastMemory(8192, (2,)))
 
 
 @pytest.mark.parametrize(("alpha", "sizes"), [(0, (256, 16, 16)), (0.5, (128, 32, 16)), (1, (64, 64, 16))])
@@ -38,14 +38,14 @@ def test_a_family_of_tiles_is_best(alpha: float, sizes: tuple[int, ...]) -> None
     [
         (attrs.evolve(OUTER, sizes=(4096, 4096, 1)), 4096, 4096, 16_777_216),
         (attrs.evolve(OUTER, sizes=(4096, 4096, 4096)), 4096, 262_144, 1_073_741_824),
-        (program({"i": 10**5, "j": 10**5}, "P[i] Q[j]"), 8192, 67_108_864, 1_220_703.125),
-        (program({"i": 10**3, "j": 10**5}, "P[i] Q[j]"), 8192, 8_192_000, 1e5),
-        (program({"i": 10**3, "j": 10**3}, "P[i] Q[j]"), 8192, 1e6, 8192),
+        (parse_nest({"i": 10**5, "j": 10**5}, "P[i] Q[j]"), 8192, 67_108_864, 1_220_703.125),
+        (parse_nest({"i": 10**3, "j": 10**5}, "P[i] Q[j]"), 8192, 8_192_000, 1e5),
+        (parse_nest({"i": 10**3, "j": 10**3}, "P[i] Q[j]"), 8192, 1e6, 8192),
         (convolution(64, 64, 56, 3).lifted(), 8192, 2_224_366, None),
         (convolution(3, 64, 112, 7, 2).lifted(), 8192, 1_204_224, 802_816),
         # An output of one pixel: positions of the filter are no reuse.
         (
-            program(
+            parse_nest(
                 {"b": 256, "c": 16, "k": 128, "w": 1, "h": 1, "r": 16, "s": 8},
                 "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]",
             ),
@@ -68,7 +68,7 @@ def test_tiles_of_convolutions_are_no_larger_than_real_ones() -> None:
     found = [sum(largest_tile(layer.lifted(), 8192).exponents) for layer in layers]
     assert found == pytest.approx([1.621920, 1.553821], abs=1e-6)
     sizes = {"b": 256, "c": 16, "k": 128, "w": 1, "h": 1, "r": 16, "s": 8}
-    pixel = program(sizes, "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]")
+    pixel = parse_nest(sizes, "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]")
     assert math.log(pixel.points * 256 / pixel.touched(pixel.arrays[0]), 256) == pytest.approx(1.875)
     assert sum(largest_tile(pixel, 256).exponents) == pytest.approx(1.5)
 
@@ -90,7 +90,7 @@ def test_tiles_have_as_many_points_as_the_dual_allows(sizes: tuple[int, ...], me
 def test_whole_tiles_of_products(memory: int, sides: list[int]) -> None:
     """They have a little less than the (M/3)^(3/2) points of a cube that need not be whole."""
     nest = product(2048, 2048, 2048)
-    assert sorted(whole_tile(nest, [Buffer(memory, (0, 1, 2))])) == sides
+    assert sorted(whole_tile(nest, [FastMemory(memory, (0, 1, 2))])) == sides
     assert math.prod(sides) <= math.prod(stretched(nest, memory, [1.0] * 3)) == pytest.approx((memory / 3) ** 1.5)
 
 
@@ -144,12 +144,12 @@ def test_whole_tiles_are_the_largest(sizes: tuple[int, ...], memory: int) -> Non
         for k in range(1, sizes[2] + 1)
         if i * j + j * k + i * k <= memory
     )
-    assert math.prod(whole_tile(nest, [Buffer(memory, (0, 1, 2))])) == best
+    assert math.prod(whole_tile(nest, [FastMemory(memory, (0, 1, 2))])) == best
 
 
 def test_too_little_memory_for_a_tile() -> None:
     with pytest.raises(MorelloError, match="not even a tile of one point"):
-        whole_tile(product(4, 4, 4), [Buffer(2, (0, 1, 2))])
+        whole_tile(product(4, 4, 4), [FastMemory(2, (0, 1, 2))])
     with pytest.raises(MorelloError, match="no tiles"):
         largest_tile(product(4, 4, 4), 1)
     assert best_tiling(product(4, 4, 4), 2) is None
@@ -180,18 +180,18 @@ def test_no_tiles_move_less_than_the_bound(sizes: tuple[int, ...], memory: int) 
 
 
 @pytest.fixture(scope="module")
-def regions() -> Table:
+def regions() -> TileTable:
     return table(product(1, 1, 1))
 
 
-def test_regions_of_products(regions: Table) -> None:
+def test_regions_of_products(regions: TileTable) -> None:
     """The value is 3/2, 1 + β of one loop, or Σβ: five functions."""
     values = {(one.value.constant, *one.value.factors) for one in regions.regions}
     units = {tuple(int(at == loop) for at in range(3)) for loop in range(3)}
     assert values == {(Fraction(3, 2), 0, 0, 0), (0, 1, 1, 1), *((1, *unit) for unit in units)}
 
 
-def test_regions_agree_with_the_program(regions: Table) -> None:
+def test_regions_agree_with_the_program(regions: TileTable) -> None:
     rng = random.Random(0)
     for _ in range(200):
         beta = [Fraction(rng.randrange(301), 100) for _ in range(3)]
@@ -211,7 +211,7 @@ def test_regions_agree_with_the_program(regions: Table) -> None:
 )
 def test_regions_of_convolutions(loops: str, accesses: str, regions: int) -> None:
     """They leave no gaps: random sizes find no other ones."""
-    nest = program(dict.fromkeys(loops, 1), accesses)
+    nest = parse_nest(dict.fromkeys(loops, 1), accesses)
     made = table(nest)
     rng = random.Random(0)
     for _ in range(60):
@@ -223,7 +223,7 @@ def test_regions_of_convolutions(loops: str, accesses: str, regions: int) -> Non
     assert len(made.regions) == regions
 
 
-def test_regions_of_sizes_there_are_not(regions: Table) -> None:
+def test_regions_of_sizes_there_are_not(regions: TileTable) -> None:
     with pytest.raises(MorelloError, match="no region"):
         regions.exponents([Fraction(-1)] * 3)
 
@@ -239,7 +239,7 @@ def test_regions_of_sizes_there_are_not(regions: Table) -> None:
 )
 def test_shapes_are_stretched_until_memory_is_full(sizes: str, accesses: str, memory: int, most: float) -> None:
     """With all loops as long as each other: 12 fit, which take 103,680 of 131,072 values, and 13 do not."""
-    nest = program(dict.fromkeys(sizes, 1000), accesses)
+    nest = parse_nest(dict.fromkeys(sizes, 1000), accesses)
     assert stretched(nest, memory, [1.0] * len(sizes)) == pytest.approx([most] * len(sizes), rel=1e-4)
     assert stretched(nest, 10**20, [1.0] * len(sizes)) == (1000.0,) * len(sizes)
 

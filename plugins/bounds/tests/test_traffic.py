@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from morello_bounds.hbl import Exponents, least_sigma
-from morello_bounds.nest import Nest, nest_of, program
+from morello_bounds.nest import Nest, nest_of, parse_nest
 from morello_bounds.tiles import tile_moves
 from morello_bounds.traffic import Traffic, best_segments, check, smooth, traffic
 
@@ -79,17 +79,17 @@ def test_between_touching_and_reuse_a_mixed_inequality_is_best() -> None:
 
 
 def test_mttkrp() -> None:
-    nest = program({"i": 512, "j": 512, "k": 512, "r": 1024}, "X[i,j,k] A[j,r] B[k,r] C[i,r]")
+    nest = parse_nest({"i": 512, "j": 512, "k": 512, "r": 1024}, "X[i,j,k] A[j,r] B[k,r] C[i,r]")
     assert smooth(nest, WORDS, least_sigma(nest)) == pytest.approx(1_014_610_156.7, abs=0.1)
 
 
 def test_pairs() -> None:
     """G/M − M with two arrays, 2G/M − M with three."""
-    nest = program({"i": 10**5, "j": 10**5}, "P[i] Q[j]")
+    nest = parse_nest({"i": 10**5, "j": 10**5}, "P[i] Q[j]")
     assert smooth(nest, WORDS, Exponents((Fraction(1), Fraction(1)), (Fraction(0),) * 2)) == pytest.approx(
         10**10 / WORDS - WORDS
     )
-    nest = program({"i": 10**5, "j": 10**5}, "P[i] Q[j] F[i]")
+    nest = parse_nest({"i": 10**5, "j": 10**5}, "P[i] Q[j] F[i]")
     # σ = 2, and the exponents of the two arrays of i share what is left.
     found = smooth(nest, WORDS, Exponents((HALF, Fraction(1), HALF), (Fraction(0),) * 2))
     assert found == pytest.approx(2 * 10**10 / WORDS - WORDS)
@@ -169,7 +169,7 @@ def test_strides_skip_no_more_than_filters_have() -> None:
 def test_a_stride_over_single_filter_positions_does_not_tighten() -> None:
     """Of 1×1 filters with stride 2 no window overlaps another: the ceiling of 1/2 is 1, and tiles achieve 2.618e10."""
     loops = {"c": 1024, "k": 1024, "w": 1024, "h": 1024, "r": 1, "s": 1}
-    nest = program(loops, "In[c,2w+r,2h+s] F[k,c,r,s] Out[k,w,h]")
+    nest = parse_nest(loops, "In[c,2w+r,2h+s] F[k,c,r,s] Out[k,w,h]")
     lifted = nest.lifted()
     zeta = tuple(HALF if loop in ("r′", "s′") else Fraction(0) for loop in lifted.loops)
     found = smooth(lifted, WORDS, Exponents((HALF,) * 3, zeta))
@@ -180,7 +180,7 @@ def test_a_stride_over_single_filter_positions_does_not_tighten() -> None:
 def test_small_outputs_reuse_no_filter_position() -> None:
     """Of one pixel and 16×8 positions, the pixels are fewer: slices along them are the better ones."""
     loops = {"b": 256, "c": 16, "k": 128, "w": 1, "h": 1, "r": 16, "s": 8}
-    nest = program(loops, "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]")
+    nest = parse_nest(loops, "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]")
     assert third(nest, 256) == pytest.approx(2 * nest.points / 16 - 2 * 256)
     assert traffic(nest, 256).bytes >= third(nest, 256) - 1
 
@@ -191,12 +191,12 @@ def test_segments_of_hong_and_kung() -> None:
 
 
 PEBBLED = {
-    "product 2×2×2": (program({"m": 2, "k": 2, "n": 2}, "A[m,k] B[k,n] C[m,n]"), (17, 14, 13, 12)),
-    "pairs 3×3": (program({"i": 3, "j": 3}, "P[i] Q[j] F[i]"), (13, 11, 9, 9)),
-    "pairs 4×3": (program({"i": 4, "j": 3}, "P[i] Q[j] F[i]"), (17, 14, 11, 11)),
-    "convolution 3, 3": (program({"w": 3, "r": 3}, "I[w+r] F[r] O[w]"), (19, 14, 12, 11)),
-    "strided 3, 3": (program({"w": 3, "r": 3}, "I[2w+r] F[r] O[w]"), (19, 15, 13, 13)),
-    "dot 4": (program({"k": 4}, "A[k] B[k] C[]"), (9, 9, 9, 9)),
+    "product 2×2×2": (parse_nest({"m": 2, "k": 2, "n": 2}, "A[m,k] B[k,n] C[m,n]"), (17, 14, 13, 12)),
+    "pairs 3×3": (parse_nest({"i": 3, "j": 3}, "P[i] Q[j] F[i]"), (13, 11, 9, 9)),
+    "pairs 4×3": (parse_nest({"i": 4, "j": 3}, "P[i] Q[j] F[i]"), (17, 14, 11, 11)),
+    "convolution 3, 3": (parse_nest({"w": 3, "r": 3}, "I[w+r] F[r] O[w]"), (19, 14, 12, 11)),
+    "strided 3, 3": (parse_nest({"w": 3, "r": 3}, "I[2w+r] F[r] O[w]"), (19, 15, 13, 13)),
+    "dot 4": (parse_nest({"k": 4}, "A[k] B[k] C[]"), (9, 9, 9, 9)),
 }
 
 
@@ -210,7 +210,7 @@ def test_exact_pebblings(name: str) -> None:
 
 @pytest.mark.slow
 def test_exact_pebbling_of_a_longer_convolution() -> None:
-    nest = program({"w": 4, "r": 3}, "I[w+r] F[r] O[w]")
+    nest = parse_nest({"w": 4, "r": 3}, "I[w+r] F[r] O[w]")
     assert [pebble(nest, memory) for memory in (3, 4, 5, 6)] == [25, 16, 14, 13]
 
 
@@ -229,9 +229,9 @@ def test_pebbling_refuses_what_takes_too_long_or_has_no_room() -> None:
 
 nests = st.one_of(
     st.builds(product, st.integers(1, 2), st.integers(1, 3), st.integers(1, 2)),
-    st.builds(lambda i, j: program({"i": i, "j": j}, "P[i] Q[j] F[i]"), st.integers(1, 4), st.integers(1, 3)),
+    st.builds(lambda i, j: parse_nest({"i": i, "j": j}, "P[i] Q[j] F[i]"), st.integers(1, 4), st.integers(1, 3)),
     st.builds(
-        lambda w, r, s: program({"w": w, "r": r}, f"I[{s}w+r] F[r] O[w]"),
+        lambda w, r, s: parse_nest({"w": w, "r": r}, f"I[{s}w+r] F[r] O[w]"),
         st.integers(1, 3),
         st.integers(1, 3),
         st.integers(1, 3),

@@ -1,4 +1,4 @@
-"""Calls that programs can make: every microkernel on all shapes and states that search meets, at its least cost."""
+"""CallTable that programs can make: every microkernel on all shapes and states that search meets, at its least cost."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
-class Calls:
-    """Calls of kernels for one operation, with operands in the same levels: an entry for each shape.
+class CallTable:
+    """CallTable of kernels for one operation, with operands in the same levels: an entry for each shape.
 
     `levels` are numbers of the target's, `bytes`, [operands, calls], what the operands hold, `work`, [calls], the
     points of each family of operations, and `cost`, [calls], the least that a call costs, in any layout. `moves` is
@@ -60,17 +60,17 @@ class Calls:
 
 
 @attrs.frozen(eq=False)
-class Work:
+class RequiredWork:
     """Points that programs of a Spec have to work out, at least, by family of operations; and the calls that can."""
 
     points: tuple[int, ...]
-    calls: tuple[Calls, ...]
+    calls: tuple[CallTable, ...]
     #: The operations of each family, by name.
     families: tuple[tuple[str, ...], ...]
 
 
 @lru_cache(maxsize=4)
-def work_of(spec: Spec, target: Target) -> Work:
+def work_of(spec: Spec, target: Target) -> RequiredWork:
     """Return what programs of a Spec have to work out, and the calls they may make for it.
 
     Raises MorelloError for a target with rewrites of which nobody knows whether they keep all points.
@@ -85,7 +85,7 @@ def work_of(spec: Spec, target: Target) -> Work:
     below = {key: _below(space, tables) for key, space in tables.spaces.by_key.items()}
     goal = key_of(spec.logical)
     if goal not in below:
-        return Work((), (), ())
+        return RequiredWork((), (), ())
     stages = _stages(spec.logical)
     families, points = _families(stages, below, spec.logical.serial)
     reached = _closure(goal, below)
@@ -97,7 +97,7 @@ def work_of(spec: Spec, target: Target) -> Work:
         if call.work or call.moves
     ]
     names = tuple(tuple(sorted({str(op) for op in family})) for family in families)
-    return Work(tuple(points), tuple(calls), names)
+    return RequiredWork(tuple(points), tuple(calls), names)
 
 
 def _is_known(rewrite: type[Rewrite]) -> bool:
@@ -177,7 +177,7 @@ def _computes(key: Key) -> bool:
     return key.op.flops((2,) * key.rank) > 0
 
 
-def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operation]]) -> Iterator[Calls]:
+def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operation]]) -> Iterator[CallTable]:
     """Yield the calls for one operation, of which there are finitely many that fit into memory."""
     space = tables.spaces.by_key[key]
     shapes = [space.operand_shapes(index).prod(axis=0) for index in range(len(space.operands))]
@@ -193,7 +193,7 @@ def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operat
             together = inside.max(axis=0) if isinstance(spec.op, Compose) else inside.sum(axis=0)
             fits &= together <= spec.limits[level]
         if fits.any():
-            yield Calls(
+            yield CallTable(
                 str(key.op),
                 levels,
                 cost[fits].astype(np.int64),

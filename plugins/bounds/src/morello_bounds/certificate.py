@@ -29,14 +29,14 @@ from morello.ir.dtypes import DType, by_name
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.convert import Convert
-from morello_bounds.calls import Calls, Ints, Work, work_of
+from morello_bounds.calls import CallTable, Ints, RequiredWork, work_of
 from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest, is_single, nest_of
 from morello_bounds.traffic import Segments, Traffic, check, traffic
 
 #: Prices are multiples of 1/_UNIT.
 _UNIT = 1 << 24
-#: Calls that break a price by less than so much of their cost are not looked at again: rounding down sees to them.
+#: CallTable that break a price by less than so much of their cost are not looked at again: rounding down sees to them.
 _CLOSE = 1e-7
 _MOST_ROUNDS = 60
 
@@ -198,7 +198,7 @@ def _per_byte(target: Target, level: int) -> Fraction:
 
 
 def _best_prices(
-    spec: Spec, work: Work, cuts: Sequence[Cut], target: Target
+    spec: Spec, work: RequiredWork, cuts: Sequence[Cut], target: Target
 ) -> tuple[list[float], list[float], list[float]]:
     """Return prices of points, and of bytes at cuts, whose worth is the most, to within rounding.
 
@@ -253,7 +253,7 @@ def threads_of(spec: Spec, target: Target) -> int:
     return 1 if spec.logical.serial else max(1, target.weights.threads)
 
 
-def _columns(call: Calls, cuts: Sequence[Cut], families: int) -> np.ndarray:
+def _columns(call: CallTable, cuts: Sequence[Cut], families: int) -> np.ndarray:
     """Return what calls do at each price, [prices, calls]: their worth is at most their cost."""
     none = np.zeros(len(call.cost))
     work = [call.work.get(family, none).astype(float) for family in range(families)]
@@ -266,7 +266,7 @@ def _columns(call: Calls, cuts: Sequence[Cut], families: int) -> np.ndarray:
     return np.stack([*work, *outside, *again])
 
 
-def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call: Calls, at: int) -> None:
+def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call: CallTable, at: int) -> None:
     rows.append([float(value) for value in matrix[:, at]])
     right.append(float(call.cost[at]))
 
@@ -290,7 +290,7 @@ def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Seque
 def _with_prices(
     spec: Spec,
     target: Target,
-    work: Work,
+    work: RequiredWork,
     cuts: tuple[Cut, ...],
     of_work: Sequence[float],
     touch: Sequence[float],
@@ -311,7 +311,7 @@ def _rounded(value: float) -> Fraction:
     return Fraction(int(value * _UNIT), _UNIT)
 
 
-def _fits(made: Certificate, work: Work, target: Target) -> str | None:
+def _fits(made: Certificate, work: RequiredWork, target: Target) -> str | None:
     """Return what costs less than its worth at the prices of bytes: a move, or a call. None if nothing does."""
     for crossed, cost in crossings(target, made.cuts):
         if sum((made.touch[at] + made.again[at] for at in crossed), Fraction(0)) > cost:
@@ -322,7 +322,7 @@ def _fits(made: Certificate, work: Work, target: Target) -> str | None:
     return None
 
 
-def _left(call: Calls, made: Certificate) -> Ints:
+def _left(call: CallTable, made: Certificate) -> Ints:
     """Return 1/_UNIT of cost that calls leave for their points, [calls]: exactly, as integers."""
     left = call.cost.astype(object) * _UNIT
     for cut, touch, again in zip(made.cuts, made.touch, made.again, strict=True):
@@ -338,7 +338,7 @@ def _left(call: Calls, made: Certificate) -> Ints:
     return left
 
 
-def _prices_of_work(made: Certificate, work: Work, wanted: Sequence[float]) -> tuple[Fraction, ...]:
+def _prices_of_work(made: Certificate, work: RequiredWork, wanted: Sequence[float]) -> tuple[Fraction, ...]:
     """Return the prices of points that calls leave room for: those wanted, all a little lower if need be."""
     share = Fraction(1)
     units = [int(value * _UNIT) for value in wanted]

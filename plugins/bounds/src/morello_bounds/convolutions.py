@@ -14,8 +14,7 @@ import attrs
 from morello.errors import MorelloError
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.spec import LogicalSpec, Spec
-from morello_bounds.nest import Nest, nest_of
-from morello_bounds.nest import program as nest_from
+from morello_bounds.nest import Nest, nest_of, parse_nest
 from morello_bounds.tiles import best_tiling
 from morello_bounds.traffic import traffic
 
@@ -141,6 +140,6 @@ class Layer:
 
 
 def _product(m: int, k: int, n: int, sizes: Sequence[int]) -> Nest:
-    nest = nest_from({"m": m, "k": k, "n": n}, "A[m,k] B[k,n] C[m,n]")
+    nest = parse_nest({"m": m, "k": k, "n": n}, "A[m,k] B[k,n] C[m,n]")
     arrays = tuple(attrs.evolve(array, bytes=each) for array, each in zip(nest.arrays, sizes, strict=True))
     return attrs.evolve(nest, arrays=arrays)

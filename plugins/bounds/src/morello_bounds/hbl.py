@@ -36,7 +36,7 @@ class Exponents:
 
 
 @attrs.frozen
-class Constraint:
+class RankConstraint:
     """One subspace: its rank, the rank of each array's image of it, and that of each loop's."""
 
     rank: int
@@ -65,9 +65,9 @@ def kernels(nest: Nest) -> list[Subspace]:
 
 
 @lru_cache(maxsize=1024)
-def constraints(nest: Nest) -> tuple[Constraint, ...]:
+def constraints(nest: Nest) -> tuple[RankConstraint, ...]:
     """Return what exponents have to fulfil. Raises MorelloError where there is no end to the subspaces."""
-    found: dict[Constraint, None] = {}
+    found: dict[RankConstraint, None] = {}
     for group in groups(nest):
         width = len(group)
         maps = [_rows(nest, array, group) for array in range(len(nest.arrays))]
@@ -78,7 +78,7 @@ def constraints(nest: Nest) -> tuple[Constraint, ...]:
         for space in lattice([*kernel, whole], width, MOST_SUBSPACES):
             inside = {loop: image_rank(units[place], space) for place, loop in enumerate(group)}
             found[
-                Constraint(
+                RankConstraint(
                     len(space),
                     tuple(image_rank(rows, space) for rows in maps),
                     tuple(inside.get(loop, 0) for loop in range(len(nest.loops))),

@@ -1,29 +1,21 @@
-"""Linear programs: HiGHS finds the vertex, and exact arithmetic makes it what it claims to be."""
+"""Linear programs: HiGHS finds a vertex, which is then computed in exact arithmetic."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
+from scipy.optimize import linprog
 
 from morello.errors import MorelloError
 from morello_bounds.linear import Row, solved
 
-#: Numbers that need not be exact.
+#: Exact or inexact numbers.
 Numbers: TypeAlias = Sequence[float | Fraction]
-#: Constraints whose slack is below this hold with equality, as far as floats tell.
+#: Constraints with less slack than this are taken as equalities.
 _TIGHT = 1e-7
-
-
-def scipy_module(name: str) -> Any:
-    """Return a module of scipy. Raises MorelloError where scipy is not installed."""
-    try:
-        return importlib.import_module(f"scipy.{name}")
-    except ImportError as error:
-        raise MorelloError("bounds need scipy, which is not installed", "pip install scipy") from error
 
 
 @attrs.frozen
@@ -36,11 +28,11 @@ class Solution:
 
 
 def minimum(costs: Numbers, rows: Sequence[Numbers], right: Numbers) -> tuple[float, ...]:
-    """Return the x ≥ 0 of least costs · x with rows · x ≥ right, to within rounding.
+    """Return the x ≥ 0 that minimizes costs · x with rows · x ≥ right, up to rounding.
 
-    Raises MorelloError where there is none.
+    Raises MorelloError if there is no optimum.
     """
-    answer = scipy_module("optimize").linprog(
+    answer = linprog(
         [float(cost) for cost in costs],
         A_ub=[[-float(value) for value in row] for row in rows],
         b_ub=[-float(value) for value in right],
@@ -52,10 +44,10 @@ def minimum(costs: Numbers, rows: Sequence[Numbers], right: Numbers) -> tuple[fl
 
 
 def exact_minimum(costs: Row, rows: Sequence[Row], right: Row) -> Solution:
-    """Return the optimum of the same program in exact arithmetic: x and y prove each other.
+    """Return the optimum of the same program in exact arithmetic, proven by duality.
 
-    x ≥ 0 and rows · x ≥ right, y ≥ 0 and y · rows ≤ costs, and costs · x = y · right. Raises MorelloError where there
-    is no optimum, or none that could be made exact.
+    x ≥ 0 and rows · x ≥ right, y ≥ 0 and y · rows ≤ costs, and costs · x = y · right. Raises MorelloError if there is
+    no optimum, or no exact one was found.
     """
     x = _vertex(rows, right, minimum(costs, rows, right))
     columns = [[-Fraction(row[at]) for row in rows] for at in range(len(costs))]
@@ -68,7 +60,7 @@ def exact_minimum(costs: Row, rows: Sequence[Row], right: Row) -> Solution:
 
 
 def _vertex(rows: Sequence[Row], right: Row, near: Sequence[float]) -> tuple[Fraction, ...]:
-    """Return the exact vertex of rows · x ≥ right, x ≥ 0 that is near x. Raises MorelloError if there is none."""
+    """Return the exact vertex of rows · x ≥ right, x ≥ 0 near a point. Raises MorelloError if there is none."""
     units = [[int(at == place) for at in range(len(near))] for place in range(len(near))]
     everything = [*zip(rows, right, strict=True), *((unit, 0) for unit in units)]
     tight = [

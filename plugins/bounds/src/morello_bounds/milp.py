@@ -1,4 +1,4 @@
-"""Mixed-integer linear programs, written row by row, for HiGHS."""
+"""Mixed-integer linear programs, built row by row and solved by HiGHS."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from math import inf
+from typing import Any
 
 import attrs
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
 
 from morello.errors import MorelloError
-from morello_bounds.lp import scipy_module
 
 #: A sum of variables, each times a factor.
 Sum = Mapping[int, float]
 
 
 @attrs.define
-class Program:
-    """A program to minimise: variables with bounds, rows with bounds, and costs."""
+class IntegerProgram:
+    """A program to minimize: variables with bounds, rows with bounds, and costs."""
 
     _lower: list[float] = attrs.field(factory=list[float], init=False)
     _upper: list[float] = attrs.field(factory=list[float], init=False)
@@ -42,45 +44,45 @@ class Program:
             self._costs[one] += factor * value
 
     def at_least(self, terms: Sum, least: float = 0.0) -> None:
-        """Require a sum to be at least this."""
+        """Add a lower bound on a sum."""
         self._rows.append((terms, least, inf))
 
     def at_most(self, terms: Sum, most: float) -> None:
-        """Require a sum to be at most this."""
+        """Add an upper bound on a sum."""
         self._rows.append((terms, -inf, most))
 
     def equal(self, terms: Sum, value: float) -> None:
-        """Require a sum to be this."""
+        """Fix the value of a sum."""
         self._rows.append((terms, value, value))
 
     def solve(self, nodes: int) -> list[float] | None:
-        """Return the best variables that branch and bound finds in so many nodes, None if it finds none.
+        """Return the best variables that branch and bound finds within a limit of nodes; None if it finds none.
 
-        Nodes are counted instead of seconds, so that each run finds the same. Raises MorelloError without scipy.
+        A limit of nodes, unlike one of seconds, makes results reproducible.
         """
-        optimize, sparse = scipy_module("optimize"), scipy_module("sparse")
         places = [(row, one, value) for row, (terms, *_) in enumerate(self._rows) for one, value in terms.items()]
         rows, columns, values = zip(*places, strict=True)
-        matrix = sparse.csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))
-        with _unheard():
-            answer = optimize.milp(
+        matrix = csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))
+        # scipy declares these as floats.
+        bounds: list[Any] = [self._lower, self._upper]
+        sides: list[Any] = [[lower for _, lower, _ in self._rows], [upper for *_, upper in self._rows]]
+        with _silenced():
+            answer = milp(
                 self._costs,
                 integrality=self._whole,
-                bounds=optimize.Bounds(self._lower, self._upper),
-                constraints=optimize.LinearConstraint(
-                    matrix, [lower for _, lower, _ in self._rows], [upper for *_, upper in self._rows]
-                ),
+                bounds=Bounds(*bounds),
+                constraints=LinearConstraint(matrix, *sides),
                 options={"node_limit": nodes},
             )
-        # A limit of nodes has no status of its own.
+        # Reaching the limit of nodes has no status.
         if answer.status not in (0, 1, 2) and "limit" not in answer.message:
             raise MorelloError(f"an integer program fails: {answer.message}", "this is a bug: please report it")
         return None if answer.x is None else [*map(float, answer.x)]
 
 
 @contextmanager
-def _unheard() -> Generator[None]:
-    """Let nothing be printed by C: HiGHS tells of some solutions whatever it is told, in the midst of JSON."""
+def _silenced() -> Generator[None]:
+    """Discard output that C code writes: HiGHS prints some solutions to stdout, whatever its options say."""
     flush = ctypes.CDLL(None).fflush
     sys.stdout.flush()
     flush(None)

@@ -205,8 +205,8 @@ def is_single(spec: Spec | LogicalSpec) -> bool:
     return not isinstance(logical.op, Compose)
 
 
-def program(sizes: Mapping[str, int], accesses: str, *, output: str | None = None) -> Nest:
-    """Return a nest from text, such as ``program({"i": 4, "k": 3, "j": 5}, "A[i,k] B[k,j] C[i,j]")``.
+def parse_nest(sizes: Mapping[str, int], accesses: str, *, output: str | None = None) -> Nest:
+    """Return a nest from text, such as ``parse_nest({"i": 4, "k": 3, "j": 5}, "A[i,k] B[k,j] C[i,j]")``.
 
     Indices are sums of loops, each perhaps with a factor: `2w+r`. The last array is written, and the others are read,
     unless `output` names another one. Values have one byte: bounds count values. Raises MorelloError for text that it

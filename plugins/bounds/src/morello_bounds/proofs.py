@@ -14,7 +14,7 @@ from morello.kernels.target import Target
 from morello_bounds.certificate import Certificate, Cut, cut_of, sides, threads_of, verify
 from morello_bounds.hbl import Exponents
 from morello_bounds.nest import Nest
-from morello_bounds.randomized import randomized
+from morello_bounds.randomized import random_products
 from morello_bounds.traffic import Segments, Traffic, check
 
 
@@ -131,7 +131,7 @@ def _certificate(prices: Mapping[str, Any], spec: Spec, target: Target, cuts: tu
 
 
 def _check_numbers(told: Sequence[Mapping[str, Any]], spec: Spec, target: Target, cuts: Sequence[Cut]) -> None:
-    known = randomized(spec, target, cuts)
+    known = random_products(spec, target, cuts)
     by_name = {one.name: number for number, one in enumerate(target.levels)}
     for claimed in told:
         one, most = known[by_name[claimed["slow"]]], int(claimed["bytes"])

@@ -32,7 +32,7 @@ _VALUE = 4
 
 
 @attrs.frozen
-class Randomized:
+class RandomProduct:
     """A random matrix of rows×inner numbers times one of inner×columns values, in fast memory of `memory` values."""
 
     rows: int
@@ -107,7 +107,7 @@ class Randomized:
         return self.loads + min(float(self.generating), 1.0) * self.generated
 
 
-def randomized(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, Randomized]:
+def random_products(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, RandomProduct]:
     """Return the product that a RandMatmul is at each cut, by the level behind it.
 
     There is none for other operations, without kernels for numbers, and where moves across the cut cost nothing.
@@ -127,10 +127,10 @@ def randomized(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, Ran
         return {}
     shape = [int(size) for size in spec.shape]
     moves = crossings(target, cuts)
-    found: dict[int, Randomized] = {}
+    found: dict[int, RandomProduct] = {}
     for at, cut in enumerate(cuts):
         moving = _VALUE * min((cost for crossed, cost in moves if at in crossed), default=Fraction(0))
         if moving:
             memory = max(1, cut.traffic.memory // _VALUE)
-            found[cut.level] = Randomized(shape[B] * shape[M], shape[K], shape[N], memory, min(costs) / moving)
+            found[cut.level] = RandomProduct(shape[B] * shape[M], shape[K], shape[N], memory, min(costs) / moving)
     return found

@@ -68,14 +68,14 @@ class Region:
 
 
 #: What the tile is bound by: a row of the loops that count, and an affine bound of the sum of their exponents.
-Constraint: TypeAlias = tuple[tuple[Fraction, ...], Affine]
+TileConstraint: TypeAlias = tuple[tuple[Fraction, ...], Affine]
 
 
 @attrs.define
-class Table:
+class TileTable:
     """The regions of a program's largest tiles that are known; others are found when they are asked for."""
 
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[TileConstraint, ...]
     #: How much each loop counts.
     weights: tuple[Fraction, ...]
     _regions: dict[tuple[Affine, ...], Region] = attrs.field(
@@ -83,7 +83,7 @@ class Table:
     )
 
     @classmethod
-    def of(cls, nest: Nest, widths: bool = False) -> Table:
+    def of(cls, nest: Nest, widths: bool = False) -> TileTable:
         """Return a table of a nest in which nothing is known yet. Where a dimension is a sum of loops, each counts.
 
         With `widths` there is a parameter for each array after those of loops: its values have M to that power bytes.
@@ -146,7 +146,7 @@ class Table:
         inside = [bound.minus(_combined(row, exponents)) for row, bound in self.constraints]
         return Region(tuple(dict.fromkeys(one for one in inside if any(one.factors))), exponents)
 
-    def _deciding(self, tight: Sequence[Constraint]) -> list[Constraint]:
+    def _deciding(self, tight: Sequence[TileConstraint]) -> list[TileConstraint]:
         """Return constraints that prove the tile to be the largest wherever they decide: no price is below 0."""
         count = len(self.weights)
         rows = [[float(row[loop]) for row, _ in tight] for loop in range(count)]
@@ -156,7 +156,7 @@ class Table:
             [*rows, *([-value for value in row] for row in rows)],
             [*weights, *(-one for one in weights)],
         )
-        basis: list[Constraint] = []
+        basis: list[TileConstraint] = []
         for at in sorted(range(len(tight)), key=lambda one: (prices[one] < _TIGHT, one)):
             if len(reduced([*(row for row, _ in basis), tight[at][0]])) > len(basis):
                 basis.append(tight[at])
@@ -166,12 +166,12 @@ class Table:
         return basis
 
 
-def table(nest: Nest, largest: Fraction | int = 3) -> Table:
+def table(nest: Nest, largest: Fraction | int = 3) -> TileTable:
     """Return the table of a nest with all regions of loops of up to M^`largest` points. Values have one byte.
 
     Raises MorelloError where there are too many.
     """
-    made = Table.of(nest)
+    made = TileTable.of(nest)
     count = len(nest.loops)
     waiting = [made.region([Fraction(largest, 3 + loop) for loop in range(count)])]
     for region in waiting:

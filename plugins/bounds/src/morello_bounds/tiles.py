@@ -135,14 +135,14 @@ def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, .
 
 
 @attrs.frozen
-class Buffer:
+class FastMemory:
     """Fast memory of `capacity` bytes for some arrays, by number."""
 
     capacity: int
     arrays: tuple[int, ...]
 
 
-def whole_tile(nest: Nest, buffers: Sequence[Buffer], kept: Collection[int] = ()) -> tuple[int, ...]:
+def whole_tile(nest: Nest, buffers: Sequence[FastMemory], kept: Collection[int] = ()) -> tuple[int, ...]:
     """Return the sizes of the tile with the most points whose arrays fit into their buffers together.
 
     Loops `kept`, by number, are not tiled. It has the most, by branch and bound over the sizes of all loops but one.
@@ -182,14 +182,14 @@ def _with(tile: Sequence[Num], loop: int, size: Num) -> list[Num]:
     return [size if at == loop else one for at, one in enumerate(tile)]
 
 
-def _fits(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[Num]) -> Mask:
+def _fits(nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[Num]) -> Mask:
     fits: Mask = True
     for buffer in buffers:
         fits = fits & (sum(held(nest.arrays[one], tile) for one in buffer.arrays) <= buffer.capacity)
     return fits
 
 
-def _longest(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[Num], loop: int) -> Num:
+def _longest(nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[Num], loop: int) -> Num:
     """Return the longest that a tile can be along a loop, its other sizes given; 0 where none fits."""
     low: Num = 0 * sum(tile)
     high: Num = low + nest.sizes[loop]
@@ -257,7 +257,7 @@ def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> 
     Each loop in turn is the one that goes on first, in single steps or longer ones; loops `kept`, by number, are not
     tiled. From the tile of the linear program on, sizes change one at a time as long as that helps.
     """
-    everything = [Buffer(memory, tuple(range(len(nest.arrays))))]
+    everything = [FastMemory(memory, tuple(range(len(nest.arrays))))]
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     if not _fits(nest, everything, least):
         return None
@@ -272,7 +272,7 @@ def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> 
 
 
 def _starts(
-    nest: Nest, buffers: Sequence[Buffer], inner: int, real: Sequence[float], least: Sequence[int]
+    nest: Nest, buffers: Sequence[FastMemory], inner: int, real: Sequence[float], least: Sequence[int]
 ) -> Iterator[list[int]]:
     """Yield tiles that fit: that of the linear program made smaller, and one that is thin along the inner loop.
 
@@ -284,7 +284,7 @@ def _starts(
     yield _shrunk(nest, buffers, [1.0 if loop == inner else one for loop, one in enumerate(stretched)], least)
 
 
-def _shrunk(nest: Nest, buffers: Sequence[Buffer], shape: Sequence[float], least: Sequence[int]) -> list[int]:
+def _shrunk(nest: Nest, buffers: Sequence[FastMemory], shape: Sequence[float], least: Sequence[int]) -> list[int]:
     """Return a tile of about this shape, nowhere below `least`, that fits."""
     factor = 1.0
     while True:
@@ -295,7 +295,7 @@ def _shrunk(nest: Nest, buffers: Sequence[Buffer], shape: Sequence[float], least
         factor *= 0.95
 
 
-def _improved(nest: Nest, buffers: Sequence[Buffer], inner: int, tile: list[int], free: Sequence[int]) -> Tiling:
+def _improved(nest: Nest, buffers: Sequence[FastMemory], inner: int, tile: list[int], free: Sequence[int]) -> Tiling:
     """Change one or two sizes, of `free` loops, as long as less is moved: to as many equal parts as there may be."""
     moved = tile_moves(nest, tile, inner)
     better = True
@@ -307,7 +307,9 @@ def _improved(nest: Nest, buffers: Sequence[Buffer], inner: int, tile: list[int]
     return Tiling(tuple(tile), inner, moved)
 
 
-def _neighbours(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[int], free: Sequence[int]) -> Iterator[list[int]]:
+def _neighbours(
+    nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[int], free: Sequence[int]
+) -> Iterator[list[int]]:
     """Yield tiles with one size longer as far as it fits, perhaps after another one was made shorter."""
     for shorter in free:
         for size in dict.fromkeys((tile[shorter], -(-tile[shorter] // 2), max(1, tile[shorter] - 1), 1)):

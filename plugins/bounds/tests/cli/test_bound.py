@@ -1,13 +1,11 @@
 """`morello bound`: tables, JSON that agrees with them, and what goes wrong."""
 
-import importlib
 import json
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from morello_bounds.tiles import best_tiling
 
 from morello.cli.app import main
 
@@ -174,16 +172,3 @@ def test_files_without_proofs(cli, write, refused, tmp_path):
 def test_a_level_without_a_boundary(cli, write, refused):
     refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary behind GL", "VRF, L1, L2")
     refused(cli("bound", write(SPEC), "--level", "L7", "--no-db"), "unknown memory level 'L7'")
-
-
-def test_without_scipy_there_is_a_word_about_it(cli, write, refused, monkeypatch):
-    genuine = importlib.import_module
-
-    def missing(name: str, *rest: Any) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return genuine(name, *rest)
-
-    monkeypatch.setattr("morello_bounds.lp.importlib.import_module", missing)
-    best_tiling.cache_clear()
-    refused(cli("bound", write(SPEC), "--no-db"), "bounds need scipy", "pip install scipy")

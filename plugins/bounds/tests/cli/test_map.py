@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from morello_bounds.mappers.bo import bayesian
+from morello_bounds.mappers.bayesian import bayesian
 
 ONE = "spec one = (Matmul(1×4×4×8, (f32, GL), (f32, GL), (f32, GL), serial), [64, 512, 512, 2048, 1048576])\n"
 TWO = ONE.replace("one", "two").replace("1×4×4×8", "1×4×8×8")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from morello_bounds.mappers.cosa import dealt, factors_of, padded
+from morello_bounds.mappers.cosa import assign_factors, factors_of, padded
 from morello_bounds.nest import Nest, nest_of
 from morello_bounds.tiles import times_loaded
 
@@ -34,7 +34,7 @@ def test_the_order_says_how_often_tiles_are_loaded() -> None:
 
 def test_single_values_are_loaded_as_often_as_the_order_says() -> None:
     """For 2×2×2 there is one loop that an array stays for, and the logarithms add up to 8 in every order."""
-    found = dealt(product(2, 2, 2), ((4.0,) * 3,))
+    found = assign_factors(product(2, 2, 2), ((4.0,) * 3,))
     assert found is not None
     assert found.tiles == ((1, 1, 1, 1),)
     assert sorted(round(one, 6) for one in found.loaded[0]) == [2, 3, 3]
@@ -42,7 +42,7 @@ def test_single_values_are_loaded_as_often_as_the_order_says() -> None:
 
 def test_sums_stay_while_k_goes_on() -> None:
     """Of 64×512×128 with 2,730 words for each array, the tile is 64×32×32, longest along m."""
-    found = dealt(product(64, 512, 128), ((4.0 * 2730,) * 3,))
+    found = assign_factors(product(64, 512, 128), ((4.0 * 2730,) * 3,))
     assert found is not None
     assert found.tiles[0] == (1, 64, 32, 32)
     assert found.orders[0][0] == 2
@@ -54,7 +54,7 @@ def test_sums_stay_while_k_goes_on() -> None:
 def test_no_tile_moves_less(sizes: tuple[int, int, int]) -> None:
     """Of all tiles whose sizes divide, and all orders, none has a lower sum of logarithms."""
     nest = product(*sizes)
-    found = dealt(nest, ((64.0,) * 3,))
+    found = assign_factors(nest, ((64.0,) * 3,))
     assert found is not None
 
     def worth(tile: tuple[int, ...], order: tuple[int, ...]) -> float:
@@ -71,7 +71,7 @@ def test_no_tile_moves_less(sizes: tuple[int, int, int]) -> None:
 
 def test_threads_share_tiles_that_levels_lie_in() -> None:
     nest = product(64, 64, 64)
-    found = dealt(nest, ((256.0,) * 3, (4096.0,) * 3), threads=4, free=frozenset({1, 3}))
+    found = assign_factors(nest, ((256.0,) * 3, (4096.0,) * 3), threads=4, free=frozenset({1, 3}))
     assert found is not None
     inner, outer = found.tiles
     assert all(one <= other <= share for one, other, share in zip(inner, outer, found.shared, strict=True))
@@ -84,7 +84,7 @@ def test_threads_share_tiles_that_levels_lie_in() -> None:
 def test_tiles_fit_and_grow(m: int, k: int, n: int, bits: int) -> None:
     nest = product(m, k, n)
     room = 4.0 * 2**bits
-    found = dealt(nest, ((room,) * 3, (4 * room,) * 3))
+    found = assign_factors(nest, ((room,) * 3, (4 * room,) * 3))
     assert found is not None
     for capacity, tile in zip((room, 4 * room), found.tiles, strict=True):
         for array in nest.arrays:
@@ -94,7 +94,7 @@ def test_tiles_fit_and_grow(m: int, k: int, n: int, bits: int) -> None:
 
 
 def test_what_does_not_fit_has_no_tiles() -> None:
-    assert dealt(product(4, 4, 4), ((4.0,) * 3,), kept=frozenset([1])) is None
+    assert assign_factors(product(4, 4, 4), ((4.0,) * 3,), kept=frozenset([1])) is None
 
 
 def test_the_solver_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,7 @@ def test_the_solver_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytes
         return solve(*given, **options)
 
     monkeypatch.setattr(optimize, "milp", noisy)
-    assert dealt(product(2, 2, 4), ((4.0,) * 3,)) is not None
+    assert assign_factors(product(2, 2, 4), ((4.0,) * 3,)) is not None
     print("after")
     assert capfd.readouterr().out == "after\n"
 

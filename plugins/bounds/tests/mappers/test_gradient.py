@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from morello_bounds.mappers.gradient import descended, log_held, log_moved
-from morello_bounds.nest import Nest, program
+from morello_bounds.mappers.gradient import descend, log_held, log_moved
+from morello_bounds.nest import Nest, parse_nest
 from morello_bounds.traffic import traffic
 
-LAYER = program(
+LAYER = parse_nest(
     dict(zip("bckwhrs", (2, 16, 32, 14, 14, 3, 3), strict=True)), "In[b,c,2w+r,2h+s] F[k,c,r,s] Out[b,k,w,h]"
 )
-PRODUCT = program({"m": 2048, "k": 2048, "n": 2048}, "A[m,k] B[k,n] C[m,n]")
+PRODUCT = parse_nest({"m": 2048, "k": 2048, "n": 2048}, "A[m,k] B[k,n] C[m,n]")
 
 
 @settings(max_examples=20, deadline=None)
@@ -36,7 +36,7 @@ def test_gradients_are_slopes(places: list[float], inner: int, unit: int) -> Non
 
 def test_sums_stay_in_square_tiles() -> None:
     """Of 8192 values most are those of an output tile, whose sides are the same; little more moves than the bound."""
-    tile = descended(PRODUCT, 8192, 1)
+    tile = descend(PRODUCT, 8192, 1)
     assert tile is not None
     assert tile[0] == pytest.approx(tile[2], rel=1e-3)
     assert 80 < tile[0] < 90
@@ -49,7 +49,7 @@ def test_sums_stay_in_square_tiles() -> None:
 def test_no_tile_that_fits_moves_less(places: list[float], inner: int, memory: int) -> None:
     sizes = np.array([size**one for one, size in zip(places, PRODUCT.sizes, strict=True)])
     held = sum(math.exp(log_held(array, sizes, 1)[0]) for array in PRODUCT.arrays)
-    best = descended(PRODUCT, memory, inner)
+    best = descend(PRODUCT, memory, inner)
     assert best is not None
     taken = sum(math.exp(log_held(array, np.array(best), 1)[0]) for array in PRODUCT.arrays)
     assert taken <= memory * (1 + 1e-6)
@@ -61,12 +61,12 @@ def test_no_tile_that_fits_moves_less(places: list[float], inner: int, memory: i
 
 def test_of_tiles_that_move_the_least_it_is_the_largest() -> None:
     """All of it fits."""
-    assert descended(PRODUCT, 10**9, 1) == pytest.approx(PRODUCT.sizes)
+    assert descend(PRODUCT, 10**9, 1) == pytest.approx(PRODUCT.sizes)
 
 
 def test_what_stays_whole_and_what_does_not_fit() -> None:
-    small: Nest = program({"m": 64, "k": 64, "n": 64}, "A[m,k] B[k,n] C[m,n]")
-    tile = descended(small, 1000, 0, 1, frozenset({1}))
+    small: Nest = parse_nest({"m": 64, "k": 64, "n": 64}, "A[m,k] B[k,n] C[m,n]")
+    tile = descend(small, 1000, 0, 1, frozenset({1}))
     assert tile is not None
     assert tile[1] == pytest.approx(64)
-    assert descended(small, 100, 0, 1, frozenset({1})) is None
+    assert descend(small, 100, 0, 1, frozenset({1})) is None

@@ -15,12 +15,12 @@ from morello_bounds import hooks
 from morello_bounds.certificate import cuts_of
 from morello_bounds.hooks import Mapper, hookimpl
 from morello_bounds.mappers import BO, CONV_LP, GRADIENT, GREEDY, INTEGER_TILE, LP, MPLP, RANDOM, STANDARD, mappers_for
-from morello_bounds.mappers.bo import bayesian
-from morello_bounds.mappers.draft import Room, drafts
+from morello_bounds.mappers.bayesian import bayesian
+from morello_bounds.mappers.linear_programs import table_tile
 from morello_bounds.mappers.mapped import Completion
-from morello_bounds.mappers.mplp import looked_up
-from morello_bounds.moved import reads_beyond
+from morello_bounds.mappers.plan import TileContext, tiling_plans
 from morello_bounds.nest import nest_of
+from morello_bounds.traffic import reads_beyond
 
 from morello import api
 from morello.errors import MorelloError, PluginError
@@ -152,10 +152,10 @@ def test_the_smaller_space_has_programs_where_all_has_none(text: str, mapper: Ma
 def test_a_table_has_the_tiles_of_the_program() -> None:
     """For values of four bytes in 2^14 bytes: 64×64×64; with k whole, 32 rows and columns of 2 KiB fit into 2^16."""
     nest = nest_of(product(512, 512, 512).spec)
-    assert looked_up(nest, 1 << 14) == pytest.approx([1, 64, 64, 64], rel=1e-4)
-    found = looked_up(nest, 1 << 16, {2})
+    assert table_tile(nest, 1 << 14) == pytest.approx([1, 64, 64, 64], rel=1e-4)
+    found = table_tile(nest, 1 << 16, {2})
     assert found == pytest.approx((1, 32, 512, 32), rel=1e-4)
-    assert looked_up(nest, 1 << 10, {2}) is None
+    assert table_tile(nest, 1 << 10, {2}) is None
 
 
 def _tiles(schedule: Sequence[Statement]) -> Iterator[Tile]:
@@ -170,7 +170,9 @@ def test_operands_move_where_no_loop_further_in_changes_their_part() -> None:
     """The first operand changes with m and k, the second with k and n, the output with m and n."""
     goal = product(16, 16, 16)
     tile = (1, 8, 8, 16)
-    first = next(drafts(goal.spec, goal.target, lambda room: None if room.nest.sizes == tile else (tile, (1, 3))))
+    first = next(
+        tiling_plans(goal.spec, goal.target, lambda context: None if context.nest.sizes == tile else (tile, (1, 3)))
+    )
     assert schedule_text(first).splitlines() == [
         "to_accum",
         "tile [1, 16, 8, 16]",
@@ -191,7 +193,9 @@ def test_threads_share_tiles_first() -> None:
 def test_boundary_tiles_are_left_to_search() -> None:
     """Of sizes that do not divide, the steps after the loop are for its main tiles."""
     goal = product(11, 4, 13, limits="[64, 512, 512, 1024, 1048576]")
-    schedules = [*drafts(goal.spec, goal.target, lambda room: ((1, min(2, room.nest.sizes[1]), 4, 13), (0,)))]
+    schedules = [
+        *tiling_plans(goal.spec, goal.target, lambda context: ((1, min(2, context.nest.sizes[1]), 4, 13), (0,)))
+    ]
     assert any(isinstance(statement, Subschedule) for statement in schedules[0])
     assert goal.apply(schedules[0]).schedule
 
@@ -200,12 +204,12 @@ def test_boundary_tiles_are_left_to_search() -> None:
 @given(st.tuples(*[st.integers(1, 100)] * 3), st.tuples(*[st.floats(1, 100)] * 3), st.integers(200, 20_000))
 def test_rounded_tiles_fit(sizes: tuple[int, int, int], shape: tuple[float, ...], memory: int) -> None:
     goal = product(*sizes)
-    room = Room(goal.spec, goal.target, nest_of(goal.spec), memory, 64, frozenset({2}))
-    tile = room.fitted([1.0, *shape])
+    context = TileContext(goal.spec, goal.target, nest_of(goal.spec), memory, 64, frozenset({2}))
+    tile = context.fitted([1.0, *shape])
     if tile is None:
-        assert not room.fits((1, 1, sizes[1], 1))
+        assert not context.fits((1, 1, sizes[1], 1))
         return
-    assert room.fits(tile)
+    assert context.fits(tile)
     assert tile[2] == sizes[1]
     for size, most, extent in zip((tile[1], tile[3]), (shape[0], shape[2]), (sizes[0], sizes[2]), strict=True):
         assert 1 <= size <= min(most + 1e-6, extent)
@@ -233,7 +237,7 @@ def _fails(*_: object) -> Any:
 @pytest.mark.parametrize(
     ("propose", "error", "words"),
     [
-        (lambda *_: [("tile [1, 2, 4, 4]",)], PluginError, "no statement of a schedule"),
+        (lambda *_: [("tile [1, 2, 4, 4]",)], PluginError, "not a statement of a schedule"),
         (_fails, PluginError, "mapper 'own' fails: ZeroDivisionError"),
         (lambda *_: [(Tile((1, 4, 4, 4)),)], MorelloError, "no statement of it applies: tile .* nothing gets smaller"),
         (lambda *_: [()], MorelloError, "no statement of it applies, as it is empty"),

@@ -21,12 +21,11 @@ from morello.report.words import cost_words, size
 from morello_bounds.certificate import Certificate, Cut, certificate, cuts_of, verify
 from morello_bounds.cli.algorithms import compare_algorithms
 from morello_bounds.cli.sensitivity import MODELS, print_sensitivity
-from morello_bounds.moved import moved, reads_beyond
 from morello_bounds.nest import is_single
 from morello_bounds.proofs import prices_as_json, segments_as_json, verify_json
-from morello_bounds.randomized import Randomized, randomized
+from morello_bounds.randomized import RandomProduct, random_products
 from morello_bounds.tiles import Tiling, best_tiling, largest_tile
-from morello_bounds.traffic import check
+from morello_bounds.traffic import check, program_traffic, reads_beyond
 
 _COLUMNS = [
     Column("between"),
@@ -113,9 +112,9 @@ class BoundReport:
         return None if self.certified is None or self.cost is None else self.cost / self.certified.cost - 1
 
     @property
-    def numbers(self) -> list[tuple[Boundary, Randomized]]:
+    def numbers(self) -> list[tuple[Boundary, RandomProduct]]:
         """Return the boundaries with a bound on moves and random numbers together."""
-        known = randomized(self.goal.spec, self.goal.target, [one.cut for one in self.boundaries])
+        known = random_products(self.goal.spec, self.goal.target, [one.cut for one in self.boundaries])
         return [(one, known[one.cut.level]) for one in self.boundaries if one.cut.level in known]
 
     def verify(self) -> None:
@@ -298,7 +297,7 @@ def _boundary(goal: Goal, made: Made | Undecided, cut: Cut) -> Boundary:
         return found
     impl = made.kernel.impl
     return attrs.evolve(
-        found, program=moved(impl, target, cut.level), reads_beyond=reads_beyond(impl, target, cut.level)
+        found, program=program_traffic(impl, target, cut.level), reads_beyond=reads_beyond(impl, target, cut.level)
     )
 
 

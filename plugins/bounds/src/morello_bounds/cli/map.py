@@ -38,7 +38,7 @@ from morello_bounds.hooks import Mapper
 from morello_bounds.mappers import mappers_for
 from morello_bounds.mappers.history import History
 from morello_bounds.mappers.mapped import OBJECTIVES, TIME, Completion, MappedProgram, seconds_of
-from morello_bounds.moved import moved
+from morello_bounds.traffic import program_traffic
 
 SEARCH = "search"
 
@@ -273,7 +273,7 @@ def _searched(goal: Goal, cuts: Sequence[Cut], db: SpecStore | None) -> tuple[Ma
     except Undecided as error:
         return None, MapperResult(SEARCH, time.process_time() - start, fault=error)
     kernel, took = made.kernel, time.process_time() - start
-    across = tuple(moved(kernel.impl, goal.target, cut.level) for cut in cuts)
+    across = tuple(program_traffic(kernel.impl, goal.target, cut.level) for cut in cuts)
     return made, MapperResult(SEARCH, took, kernel.cost, across, goal=kernel.goal)
 
 

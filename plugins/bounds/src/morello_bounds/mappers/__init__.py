@@ -1,29 +1,28 @@
-"""Mappers: they propose schedules by tiles that move little, which search completes; see docs/mappers.md."""
+"""Mappers: they propose schedules by rules instead of a search, which then completes them; see docs/mappers.md."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import cache
 
 import pluggy
 
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.extensions import contributions, installed_extensions
+from morello.schedule import Schedule
 from morello_bounds import hooks
-from morello_bounds.hooks import Mapper
-from morello_bounds.mappers.bo import BO, bayesian
-from morello_bounds.mappers.conv_lp import CONV_LP
+from morello_bounds.hooks import Mapper, with_feedback
+from morello_bounds.mappers.bayesian import BO, bayesian
 from morello_bounds.mappers.cosa import COSA
+from morello_bounds.mappers.direct import GREEDY, INTEGER_TILE, RANDOM
 from morello_bounds.mappers.gradient import GRADIENT
-from morello_bounds.mappers.greedy import GREEDY
 from morello_bounds.mappers.history import History
-from morello_bounds.mappers.hybrid import HYBRID, hybrid
-from morello_bounds.mappers.integer_tile import INTEGER_TILE
-from morello_bounds.mappers.lp import LP
-from morello_bounds.mappers.mplp import MPLP
-from morello_bounds.mappers.random import RANDOM
+from morello_bounds.mappers.linear_programs import CONV_LP, LP, MPLP
 
 #: The mappers of every target.
 STANDARD = (LP, CONV_LP, MPLP, INTEGER_TILE, GRADIENT, COSA, GREEDY, BO, RANDOM)
+HYBRID = "hybrid"
 
 
 @cache
@@ -45,6 +44,17 @@ def mappers_for(
     manager = _installed() if plugins is None else plugins
     found = {**standard, **contributions(manager, "morello_mappers", target, Mapper, {*standard, HYBRID})}
     return {**found, HYBRID: hybrid([*found.values()])}
+
+
+def hybrid(others: Sequence[Mapper]) -> Mapper:
+    """Return the mapper that proposes what all others do, except adaptive ones."""
+    others = [one for one in others if not one.adaptive]
+
+    def propose(spec: Spec, target: Target, seed: int) -> Generator[Schedule, float | None, None]:
+        for mapper in others:
+            yield from with_feedback(mapper.propose(spec, target, seed))
+
+    return Mapper(HYBRID, propose, f"the best of {', '.join(one.name for one in others)}")
 
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""cosa: tiles of all levels, their order and what threads share, by one integer program ([Dinh2023] §6.1).
+"""`cosa`: tiles of all levels, loop orders and threads by one integer program, as CoSA does ([Dinh2023] §6.1).
 
-Each loop's prime factors are dealt out to the levels: slot 0 has those inside the tile of the fastest level, slot i
-those that go from one tile of a level to the next, and the last slot those that threads share. In logarithms all that
-counts is a sum: what a tile holds of an array, and how often it is loaded, which is as often as the loops from the
-innermost one on that changes it. Factors of a loop that are equal are counted, and those in one slot are one loop: a
-part of it further in would only be loaded less.
+The prime factors of each loop are assigned to slots: slot 0 has those inside the tile of the fastest level, slot i
+those between the tiles of level i - 1 and the next slower one, and the last slot those that threads share. In
+logarithms, the bytes that a tile holds of an array are a sum, and so is how often they are loaded: by the loops from
+the innermost one on that changes the array's part. Equal factors of a loop in one slot form one loop, since splitting
+it would not load less.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule
 from morello_bounds.hooks import Mapper
-from morello_bounds.mappers.draft import Room, drafts, tiled_levels
-from morello_bounds.milp import Program, Sum, added, times
+from morello_bounds.mappers.plan import TileAndOrder, TileContext, tiled_levels, tiling_plans
+from morello_bounds.milp import IntegerProgram, Sum, added, times
 from morello_bounds.nest import Array, Nest, nest_of
 
-#: What a factor of 2 counts in the objective: of memory that is used, threads that work, and bytes that are moved.
+#: The weights of a factor of 2 in the objective: of memory used, of threads, and of bytes moved.
 _USED, _SHARED, _MOVED = -0.1, -10.0, 1.0
-#: The same of the first loop: of tiles that move as much, the one that is longest along it is best.
+#: The same for tile sizes, decreasing with the loop: a tie goes to tiles longest along the first loop.
 _FIRST = -0.01
-#: Loops of a slot that are in order, from the innermost on; others count as if all of them loaded everything.
+#: The loops of a slot that are ordered, from the innermost on; all others count as loading every array.
 _RANKS = 3
-#: Loops are as long as the next product of primes up to this.
+#: Sizes of loops are rounded up to products of primes up to this.
 _LARGEST_PRIME = 7
-#: Nodes of branch and bound.
+#: The limit of nodes of branch and bound.
 _NODES = 3_000
 
 
 @attrs.frozen
-class Dealt:
-    """Tiles of each level, fastest first, the order of the loops between them, and the tile of a thread.
+class FactorAssignment:
+    """The tile of each level, fastest first, the order of the loops around it, and the tile of a thread.
 
-    An order is of the loops that go from tile to tile of the level, the innermost first. `loaded` is, for each level
-    and array, the logarithm to base 2 of how often the array's part of a tile is loaded.
+    An order starts with the innermost loop. `loaded` has, for each level and array, the base-2 logarithm of how often
+    the array's part of a tile is loaded.
     """
 
     tiles: tuple[tuple[int, ...], ...]
@@ -52,33 +52,33 @@ class Dealt:
 
 
 @cache
-def dealt(
+def assign_factors(
     nest: Nest,
     capacities: tuple[tuple[float | None, ...], ...],
     threads: int = 1,
     free: frozenset[int] = frozenset(),
     kept: frozenset[int] = frozenset(),
     nodes: int = _NODES,
-) -> Dealt | None:
-    """Return the best tiles of a nest; None if no tiles fit, or none were found in so many nodes.
+) -> FactorAssignment | None:
+    """Return the best tiles of a nest; None if none fit, or none were found within the limit of nodes.
 
-    `capacities` are the bytes of each level, fastest first, for each array; None for one that is further in to begin
-    with. Threads share tiles of the loops `free`; loops `kept` are not tiled.
+    `capacities` has the bytes of each level, fastest first, for each array; None for an array in a faster level.
+    Threads share tiles of the loops `free`; loops `kept` are not tiled.
     """
-    return _Deal(nest, capacities, threads, free, kept).solved(nodes)
+    return _FactorProgram(nest, capacities, threads, free, kept).solved(nodes)
 
 
 @attrs.define
-class _Deal:
+class _FactorProgram:
     nest: Nest
     capacities: tuple[tuple[float | None, ...], ...]
     threads: int
     free: Collection[int]
     kept: Collection[int]
-    program: Program = attrs.field(factory=Program, init=False)
-    #: The logarithm of what each slot has of each loop.
+    program: IntegerProgram = attrs.field(factory=IntegerProgram, init=False)
+    #: The logarithm of the part of each loop that is in each slot.
     logs: list[dict[int, Sum]] = attrs.field(factory=list[dict[int, Sum]], init=False)
-    #: For each slot between levels and rank, the innermost first: the loop's logarithm, and if it is there at all.
+    #: For each slot between levels and rank, innermost first: a loop's logarithm, and whether it has this rank.
     ranks: list[list[dict[int, tuple[int, int]]]] = attrs.field(
         factory=list[list[dict[int, tuple[int, int]]]], init=False
     )
@@ -87,8 +87,8 @@ class _Deal:
     #: For each level and array, the logarithms of the loops that load it.
     loads: list[list[Sum]] = attrs.field(factory=list[list[Sum]], init=False)
 
-    def solved(self, nodes: int) -> Dealt | None:
-        self._deal()
+    def solved(self, nodes: int) -> FactorAssignment | None:
+        self._assign()
         self._order()
         for level, capacity in enumerate(self.capacities):
             self.loads.append([self._array(level, at, bytes_) for at, bytes_ in enumerate(capacity)])
@@ -102,8 +102,8 @@ class _Deal:
     def loops(self) -> list[int]:
         return [loop for loop, size in enumerate(self.nest.sizes) if size > 1]
 
-    def _deal(self) -> None:
-        """Deal out the factors of each loop: levels, one slot outside them, and one for threads."""
+    def _assign(self) -> None:
+        """Assign the factors of each loop to the levels, one slot outside them, and one for threads."""
         slots = len(self.capacities) + 2
         self.logs = [{} for _ in range(slots)]
         for loop in self.loops:
@@ -123,7 +123,7 @@ class _Deal:
         return 0 if (loop in self.kept and slot) or (last and loop not in self.free) else count
 
     def _order(self) -> None:
-        """Let each loop of a slot between levels have a rank; ranks are filled from the innermost on."""
+        """Give each loop of a slot between levels a rank; ranks are filled from the innermost on."""
         for slot in range(1, len(self.capacities) + 1):
             loops = [loop for loop in self.loops if loop not in self.kept]
             ranks = [{loop: self._ranked(loop) for loop in loops} for _ in loops[:_RANKS]]
@@ -148,7 +148,7 @@ class _Deal:
         return math.log2(padded(self.nest.sizes[loop]))
 
     def _array(self, level: int, at: int, capacity: float | None) -> Sum:
-        """Let an array's part of a tile fit into a level, and charge what is loaded; return how often that is."""
+        """Make an array's part of a tile fit, and charge its loads; return the logarithm of their number."""
         if capacity is None:
             return {}
         array = self.nest.arrays[at]
@@ -163,7 +163,7 @@ class _Deal:
         return loaded
 
     def _loaded(self, level: int, array: Array) -> Sum:
-        """Return the sum over ranks outside a level, from the innermost on that changes what is loaded."""
+        """Return the sum of the ranks outside a level, from the innermost one on that changes the array's part."""
         before: int | None = None
         total = added(*self.rests[level:])
         most = sum(map(self._log, self.loops))
@@ -179,7 +179,7 @@ class _Deal:
             total[counted] = 1.0
         return total
 
-    def _read(self, found: Sequence[float]) -> Dealt:
+    def _read(self, found: Sequence[float]) -> FactorAssignment:
         def value(terms: Sum) -> float:
             return sum(factor * found[at] for at, factor in terms.items())
 
@@ -193,23 +193,23 @@ class _Deal:
             for slot in self.ranks
         ]
         loaded = tuple(tuple(value(one) for one in level) for level in self.loads)
-        return Dealt(tuple(tiles), tuple(orders), tile(self.logs[:-1]), loaded)
+        return FactorAssignment(tuple(tiles), tuple(orders), tile(self.logs[:-1]), loaded)
 
 
 def padded(size: int) -> int:
-    """Return the least number from `size` on that has no prime factor above 7."""
-    while factors_of_exactly(size) is None:
+    """Return the smallest number from `size` on without a prime factor above 7."""
+    while _exact_factors(size) is None:
         size += 1
     return size
 
 
 def factors_of(size: int) -> list[tuple[int, int]]:
-    """Return the prime factors of `padded(size)`, each with how often it is one."""
-    return factors_of_exactly(padded(size)) or []
+    """Return the prime factors of `padded(size)` with their multiplicities."""
+    return _exact_factors(padded(size)) or []
 
 
-def factors_of_exactly(size: int) -> list[tuple[int, int]] | None:
-    """Return the prime factors, each with how often it is one; None if one is above 7."""
+def _exact_factors(size: int) -> list[tuple[int, int]] | None:
+    """Return the prime factors with their multiplicities; None if one is above 7."""
     found: list[tuple[int, int]] = []
     for prime in range(2, _LARGEST_PRIME + 1):
         count = 0
@@ -231,16 +231,16 @@ def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
     )
     free = frozenset(range(rank)) - frozenset(op.reductions(rank))
     for whole in (frozenset[int](), frozenset(op.reductions(rank))):
-        found = dealt(nest, capacities, 1 if spec.logical.serial else target.weights.threads, free, whole)
+        found = assign_factors(nest, capacities, 1 if spec.logical.serial else target.weights.threads, free, whole)
         if found is None:
             continue
         by_level = dict(zip(reversed(levels), zip(found.tiles, found.orders, strict=True), strict=True))
 
-        def choose(room: Room, by_level=by_level) -> tuple[Sequence[int], Sequence[int]] | None:
-            tile = room.fitted(by_level[room.level][0])
-            return (tile, by_level[room.level][1]) if tile else None
+        def choose(context: TileContext, by_level=by_level) -> TileAndOrder | None:
+            tile = context.fitted(by_level[context.level][0])
+            return (tile, by_level[context.level][1]) if tile else None
 
-        yield from drafts(spec, target, choose, found.shared)
+        yield from tiling_plans(spec, target, choose, found.shared)
 
 
-COSA = Mapper("cosa", _propose, "tiles of all levels, their order and those of threads, by one integer program")
+COSA = Mapper("cosa", _propose, "tiles of all levels, their order and those of threads, by one integer program (CoSA)")

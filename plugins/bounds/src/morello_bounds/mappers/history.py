@@ -1,4 +1,4 @@
-"""A file of trials: points of mappers with what came of them, in lines of JSON."""
+"""The trials of the mapper `bo`, in a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from morello.errors import MorelloError
 
 
 @attrs.frozen
-class Trial:
-    """A point of a task and the logarithm of its value: less is better, and None where there was no program."""
+class MapperTrial:
+    """A point of a task and the logarithm of its value, of which less is better; None if it had no program."""
 
     task: tuple[float, ...]
     point: tuple[float, ...]
@@ -23,15 +23,15 @@ class Trial:
 
 @attrs.define
 class History:
-    """Trials by the kind of task; with a path, those in the file come first, and what is added is appended to it.
+    """Trials by kind of task. With a path, they are read from this file, and new ones are appended to it.
 
-    `objective` is what values are of, since costs and seconds do not compare. Raises MorelloError for a file that
-    cannot be read, or holds something else.
+    Trials of other objectives are ignored, since costs and seconds do not compare. Raises MorelloError for a file that
+    cannot be read or has another format.
     """
 
     path: Path | None = None
     objective: str = "cost"
-    _known: dict[str, list[Trial]] = attrs.field(factory=dict[str, "list[Trial]"], init=False)
+    _known: dict[str, list[MapperTrial]] = attrs.field(factory=dict[str, "list[MapperTrial]"], init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.path is None or not self.path.exists():
@@ -41,11 +41,11 @@ class History:
             if objective == self.objective:
                 self._known.setdefault(kind, []).append(trial)
 
-    def of(self, kind: str) -> Sequence[Trial]:
+    def of(self, kind: str) -> Sequence[MapperTrial]:
         """Return the trials of a kind of task, the oldest first."""
         return tuple(self._known.get(kind, ()))
 
-    def add(self, kind: str, trial: Trial) -> None:
+    def add(self, kind: str, trial: MapperTrial) -> None:
         """Add a trial. Raises MorelloError where the file cannot be written."""
         self._known.setdefault(kind, []).append(trial)
         if self.path is None:
@@ -64,14 +64,14 @@ def _text(path: Path) -> str:
         raise MorelloError(f"cannot read {path}: {error}", "name another file") from error
 
 
-def _read(line: str, place: str) -> tuple[str, str, Trial]:
+def _read(line: str, place: str) -> tuple[str, str, MapperTrial]:
     try:
         kind, objective, task, point, value = json.loads(line)
-        trial = Trial(tuple(map(float, task)), tuple(map(float, point)), None if value is None else float(value))
+        trial = MapperTrial(tuple(map(float, task)), tuple(map(float, point)), None if value is None else float(value))
         numbers = (*trial.task, *trial.point, trial.value or 0.0)
         if not isinstance(kind, str) or not isinstance(objective, str) or not all(map(math.isfinite, numbers)):
             raise ValueError(line)
     except (ValueError, TypeError) as error:
-        hint = "name another file: it is made if it does not exist"
-        raise MorelloError(f"{place}: no trial of a mapper", hint) from error
+        hint = "name another file; it is created if it does not exist"
+        raise MorelloError(f"{place}: not a trial of the mapper bo", hint) from error
     return kind, objective, trial

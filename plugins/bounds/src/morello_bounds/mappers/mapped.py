@@ -1,4 +1,4 @@
-"""Proposals of mappers made programs: what applies is taken, and search completes the rest."""
+"""Turn proposals of mappers into programs: steps that apply are taken, and search completes the rest."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from morello.search.budget import SearchBudget
 from morello.search.narrow import narrowed, shapes_below
 from morello_bounds.certificate import Cut
 from morello_bounds.hooks import Mapper, with_feedback
-from morello_bounds.moved import moved
+from morello_bounds.traffic import program_traffic
 
-#: Specs that search takes apart to complete a proposal, for each Spec that it leaves.
+#: The budget of search for each Spec that a proposal leaves open.
 BUDGET = SearchBudget(expansions=20_000)
 
 
 @attrs.frozen
 class MappedProgram:
-    """A proposal made a program: the statements that were taken, and those refused with the reasons.
+    """The program of a proposal: the statements taken, and those refused with the reasons.
 
-    `moved` are the bytes that it moves across each cut that it was asked for; `seconds` those of a call, if measured.
+    `moved` has the bytes moved across each cut; `seconds` is the time of a call, if measured.
     """
 
     mapper: str
@@ -45,18 +45,18 @@ class MappedProgram:
 
     @property
     def text(self) -> str:
-        """Return the statements that were taken, as a Spec file has them."""
+        """Return the statements taken, in the syntax of Spec files."""
         return schedule_text(self.schedule)
 
 
-#: Why a proposal comes to no program.
+#: Errors of proposals without a program.
 _NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
 
-#: What the best proposal has least of.
+#: The key by which the best proposal is the smallest.
 Objective: TypeAlias = Callable[[MappedProgram], tuple[float, ...]]
-#: The objective that programs are measured for.
+#: The objective for which programs are measured.
 TIME = "time"
-#: Seconds that each program is measured for.
+#: Seconds for which each program is measured.
 _MEASURED = 0.05
 
 OBJECTIVES: dict[str, Objective] = {
@@ -68,7 +68,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 @attrs.define
 class Completion:
-    """Makes programs of proposals for a Spec. One search completes all: what it has solved for one serves the next."""
+    """Completes proposals for a Spec. They share one search, so that solved Specs are solved once."""
 
     goal: Goal
     cuts: Sequence[Cut]
@@ -79,7 +79,7 @@ class Completion:
     )
     _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
     _searches: Searches = attrs.field(init=False)
-    #: Those of a smaller space.
+    #: Searches of a smaller space.
     _smaller: Searches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,10 +87,10 @@ class Completion:
         self._searches, self._smaller = Searches(target), Searches(narrowed(target)[-1])
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> MappedProgram:
-        """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
+        """Return the best program of a mapper's proposals by a key of OBJECTIVES; ties go to the first.
 
-        For `time`, all programs are built and measured. Raises MorelloError where there is none, or none can be built,
-        and PluginError for a mapper that fails.
+        For `time`, all programs are built and measured. Raises MorelloError if no proposal has a program or one cannot
+        be built, and PluginError for a mapper that fails.
         """
         made: list[MappedProgram] = []
         faults: list[MorelloError] = []
@@ -110,11 +110,11 @@ class Completion:
         if made:
             return min(made, key=OBJECTIVES[objective])
         if faults:
-            raise MorelloError(f"no proposal comes to a program: {faults[0].message}", faults[0].hint)
+            raise MorelloError(f"no proposal has a program: {faults[0].message}", faults[0].hint)
         raise MorelloError("it proposes nothing for this Spec", "try another mapper: `morello map FILE --list`")
 
     def program(self, name: str, proposal: Sequence[Statement]) -> MappedProgram:
-        """Return the program of a proposal of the mapper of this name. Raises one of _NO_PROGRAM."""
+        """Return the program of a proposal. Raises one of _NO_PROGRAM."""
         key = schedule_text(proposal)
         if key not in self._known:
             try:
@@ -127,9 +127,9 @@ class Completion:
         return attrs.evolve(known, mapper=name)
 
     def timed(self, one: MappedProgram) -> MappedProgram:
-        """Return a program with the least seconds that a call took; those with the same C are measured once.
+        """Return a program with the shortest time of a call; programs with the same C are measured once.
 
-        Raises MorelloError where it cannot be built or run.
+        Raises MorelloError if it cannot be built or run.
         """
         key = program_key(one.goal.impl, one.goal.target)
         if key not in self._timed:
@@ -151,19 +151,19 @@ class Completion:
             except Inapplicable as error:
                 refused.append((str(statement), error.message))
         if not taken:
-            # It would be a search of the Spec itself.
+            # Search without a proposal is no mapper.
             why = f": {refused[0][1]}" if refused else ", as it is empty"
-            raise Inapplicable(f"no statement of it applies{why}", "choose another mapper: search goes without one")
+            raise Inapplicable(f"no statement of it applies{why}", "choose another mapper")
         goal = self._searched(goal)
-        across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
+        across = tuple(program_traffic(goal.impl, target, cut.level) for cut in self.cuts)
         return MappedProgram("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
 
     def _searched(self, goal: Goal) -> Goal:
-        """Let search complete a goal; where there are many shapes of tiles, only in the smaller space.
+        """Complete a goal by search. With many shapes of tiles, only the smaller space is searched.
 
-        Elsewhere that may have a program where none of all comes up. Raises one of _NO_PROGRAM.
+        Otherwise the smaller space is searched if the whole one has no program within the budget. Raises one of
+        _NO_PROGRAM.
         """
-        # That there is no program in the smaller space says nothing.
         if shapes_below(self.goal.spec.logical, self.goal.target) > MANY_SHAPES:
             try:
                 return self._in_smaller(goal)
@@ -183,19 +183,19 @@ class Completion:
     def _in_smaller(self, goal: Goal) -> Goal:
         smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
         found = smaller.synthesize(db=False, progress=False, budget=self.budget)
-        # What is proven there is no bound here.
+        # Bounds proven in the smaller space do not hold in the whole one.
         return attrs.evolve(goal, position=Position(found.impl))
 
 
 def seconds_of(goal: Goal, compiler: str | None = None) -> float:
-    """Return the least seconds of a call of a goal's program. Raises MorelloError where it cannot be built or run."""
+    """Return the shortest time of a call in seconds. Raises MorelloError if the program cannot be built or run."""
     program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
     return bench(Kernel(goal.impl, goal.target, program, compiler), _MEASURED).best
 
 
 @attrs.define
 class _Proposals:
-    """Proposals of a mapper, one after another."""
+    """The proposals of a mapper as a generator that takes feedback."""
 
     mapper: Mapper
     _found: Generator[Schedule, float | None, None]
@@ -210,9 +210,9 @@ class _Proposals:
         return cls(mapper, found())
 
     def next(self, reply: float | None) -> Schedule | None:
-        """Return the next one, None after the last; `reply` is what the one before is worth.
+        """Return the next proposal, None after the last; `reply` is the value of the previous one.
 
-        Raises PluginError where the mapper fails or gives something else.
+        Raises PluginError if the mapper fails or returns anything else.
         """
         try:
             proposal = tuple(self._found.send(reply))
@@ -224,7 +224,7 @@ class _Proposals:
             raise _fault(self.mapper, f"fails: {type(error).__name__}: {error}") from error
         for statement in proposal:
             if not isinstance(statement, Rewrite | Subschedule | Synthesize):
-                raise _fault(self.mapper, f"proposes {statement!r}, which is no statement of a schedule")
+                raise _fault(self.mapper, f"proposes {statement!r}, which is not a statement of a schedule")
         return proposal
 
 
@@ -236,7 +236,7 @@ def _check_known(statement: Statement, goal: Goal) -> None:
     elif isinstance(statement, Rewrite) and statement.keyword not in goal.target.rewrites_by_name:
         raise Inapplicable(
             f"{goal.target.name} has no rewrite `{statement.keyword}`",
-            "a mapper is given the target whose rewrites count",
+            "propose rewrites of the target that `propose` gets",
         )
 
 

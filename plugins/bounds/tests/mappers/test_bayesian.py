@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from morello_bounds.hooks import Mapper
-from morello_bounds.mappers.bo import Encoding, bayesian, order_of
-from morello_bounds.mappers.history import History, Trial
+from morello_bounds.mappers.bayesian import Encoding, bayesian, order_of
+from morello_bounds.mappers.history import History, MapperTrial
 from morello_bounds.nest import nest_of
 from morello_bounds.tiles import tile_moves
 
@@ -116,7 +116,7 @@ def test_places_give_every_order(loops: int, orders: int) -> None:
 def test_files_that_hold_something_else(tmp_path: Path, line: str) -> None:
     path = tmp_path / "history"
     path.write_text(line + "\n")
-    with pytest.raises(MorelloError, match="line 1: no trial"):
+    with pytest.raises(MorelloError, match="line 1: not a trial"):
         History(path)
 
 
@@ -124,7 +124,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(MorelloError, match="cannot read"):
         History(tmp_path)
     with pytest.raises(MorelloError, match="cannot write"):
-        History(tmp_path / "none" / "history").add("kind", Trial((), (), 1.0))
+        History(tmp_path / "none" / "history").add("kind", MapperTrial((), (), 1.0))
 
 
 def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
