@@ -1,27 +1,28 @@
-"""Bounds: the least that every Spec can cost, with layouts and contiguity forgotten.
+"""Bounds: lower bounds on the cost of every Spec, without layouts and contiguity.
 
-In go `SearchTables` and the goals as class tuples: of each operand only level, data type and vector size. Out comes
-`Bounds`: a lower bound for every class tuple, shape and value of the limits that matter. The *relaxed problem*
-(`relaxed.py`) has the same steps as search, each at its cheapest in the classes, so that its optimum is admissible:
-never more than any program costs. `solve.py` finds that optimum, space by space and smaller shapes first::
+Input: `SearchTables`, and the goals as class tuples: of each operand only level, data type and vector size. Output:
+`Bounds`, a lower bound for every class tuple, shape and value of the limits that matter. The *relaxed problem*
+(`relaxed.py`) has the same steps as search, each with the least cost in its classes. Its optimum is therefore
+admissible: no program costs less. `solve.py` computes it, space by space and smaller shapes first::
 
-    kernels    what the kernel costs                        ┐
-    loops      times · bound of each tile                   ├─ least ──> bound
-    pipelines  new tensors + bound of each part             │
-    moves      both m + copies + bound after the move       ┘
+    kernels    cost of the kernel                        ┐
+    loops      times · bound of each tile                ├─ least ──> bound
+    pipelines  new tensors + bound of each part          │
+    moves      both m + copies + bound after the move    ┘
 
-Loops lead to smaller shapes and pipelines to other Specs, whose bounds are known by then; moves go round among Specs
-of one shape until nothing changes. That is in C: `bounds.c` goes through the shapes, `steps.c` and `moves.c` take the
-steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `per_level.c`
-goes through all limits of a level at once. `class_tuples.py` numbers class tuples and lays out the limits of each.
-Where limits of several levels are less than the goals', the bound is the largest of those for one of them at a time:
-together they hardly tell more, and take five times the memory. Limits of scalar registers, and of levels that nothing
-has been taken of yet, are taken to be the goals'. What has no program in the relaxed problem has none at all, and costs
-infinity.
+Loops lead to smaller shapes and pipelines to other Specs, whose bounds are final by then. Moves form circles among the
+Specs of one shape, and are repeated until nothing changes. This is in C: `bounds.c` iterates over shapes and computes
+the bounds per level, `steps.c` and `moves.c` take the steps, which each kind returns as arrays (`fields` of its file,
+`_bounds.h` for their meaning). `class_tuples.py` numbers class tuples and assigns their columns.
 
-*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. To fill the product with zeros costs 7. Each of the
-eight multiplications costs 16 with all its operands in L1, and 12 with both factors in registers: 8 · 12 = 96. To move
-a factor there costs 2 for its line and 4 copies of 7 each, 30 in all, and saves 8 · 2 = 16. So both stay in L1, and
+Where several limits are below the goals', the bound is the largest of those for one of these limits at a time: bounds
+for combinations are hardly tighter, and take five times the memory. Limits of scalar registers, and of levels that no
+operand has taken memory of yet, count as the goals'. A Spec without a program in the relaxed problem has none at all,
+and costs infinity.
+
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Filling the product with zeros costs 7. Each of the
+eight multiplications costs 16 with all operands in L1, and 12 with both factors in registers: 8 · 12 = 96. Moving a
+factor there costs 2 for its line and 7 for each of 4 copies, 30 in all, and saves 8 · 2 = 16. So both stay in L1, and
 7 + 8 · 16 = 135:
 
 ```pycon
@@ -43,5 +44,5 @@ a factor there costs 2 for its line and 4 copies of 7 each, 30 in all, and saves
 
 ```
 
-Here that is what the cheapest program costs. It is less where layouts matter, as the next folder shows.
+Here the bound equals the cost of the cheapest program. It is lower where layouts matter, see the next folder.
 """

@@ -1,15 +1,15 @@
-/* What Python and the compiled bounds share: the steps of the relaxed problem, space by space.
+/* The steps of the relaxed problem, space by space.
  *
- * Python reads this file too (`library.py`), so it holds declarations only. Arrays belong to Python; all but `values`
- * are read only. Numbers of -1 stand for "none". A *step* of a limit is one of the values that bounds tell apart
- * (`limit_steps`). A class tuple has a *per_level* of columns for each limit that it tracks, one per step, while all other
- * limits are full; the last one is as that of any other per_level. One that tracks none has a per_level of one column: the
- * limit behind all others has one step.
+ * Python reads this file too (`structs.py`), so it holds declarations only. All arrays are those of Python, and read
+ * only except `values`. Numbers of -1 mean "none". A *step* of a limit is one of the values that bounds distinguish
+ * (`limit_steps`). A class tuple has a row of per-level bounds for each level that it tracks: a column for each step of
+ * that level's limit, while all other limits are full. The last column of each row is the same. A class tuple that
+ * tracks no level has one row of one column, for a pseudo-level of one step behind the others.
  */
 
 typedef struct {
     int32_t codes;            /* values that the limit can have */
-    int32_t steps;            /* those that bounds tell apart */
+    int32_t steps;            /* those that bounds distinguish */
     const int64_t *bytes;     /* [codes], ascending */
     const int64_t *step;      /* [codes] */
     const int64_t *code;      /* [steps]: the largest limit of each */
@@ -34,9 +34,9 @@ typedef struct {
     const int32_t *tuple;     /* [tuples] */
     const BoundPart *part;
     const int64_t *first;     /* [shapes + 1] */
-    const double *cost;       /* [entries]: of the step's own */
+    const double *cost;       /* [entries]: of the step itself */
     const int32_t *serial;    /* [shapes]: of parallel loops, the shape among those in series; else NULL */
-    double least;             /* of parallel loops: what each costs at least */
+    double least;             /* of parallel loops: the least cost of one */
 } BoundSteps;
 
 /* A loop inside a space: it keeps class tuples and limits, and costs nothing itself. */
@@ -67,7 +67,7 @@ typedef struct {
     float *values;            /* [shapes + 1, width], rounded down */
     const int32_t *const *tensor;  /* [operands][shapes] */
     const int32_t *full;      /* [tuples]: the column of full limits */
-    const int32_t *per_level;    /* [tuples, levels + 1]: the first column of each per_level, -1: none */
+    const int32_t *per_level; /* [tuples, levels + 1]: the first column of each row, -1: none */
     const int32_t *order;     /* [shapes]: smaller ones first */
     int32_t kernels;
     const int64_t *kernel_first;       /* [kernels + 1]: its columns among all */
@@ -93,10 +93,10 @@ typedef struct {
     int32_t steps;            /* the most of a level */
     const BoundLevel *level;  /* [levels + 1] */
     const BoundSpace *space;
-    const double *const *cheapest;  /* [classes][tensors]: the least that a move of such a tensor costs */
-    const int64_t *const *smallest; /* the same: the fewest bytes that it takes */
+    const double *const *cheapest;  /* [classes][tensors]: the least cost of moving a tensor */
+    const int64_t *const *smallest; /* [classes][tensors]: its fewest bytes */
 } BoundModel;
 
 /* Lower the values of a space by all steps on it, given those of the spaces below. Return 1 if any became less, else 0;
- * -1: there is no memory. */
+ * -1: no memory. */
 int engine_lower_bounds(const BoundModel *model, int32_t space);

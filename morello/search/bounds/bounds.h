@@ -11,10 +11,10 @@
 #include "_bounds.h"
 #pragma GCC visibility pop
 
-/* Limits while memory of some levels is held, [levels][steps]; NULL: they are as they are, -1: it does not fit. */
+/* Steps of the limits left while memory is held, [levels][steps]; NULL: unchanged, -1: it does not fit. */
 typedef const int32_t *const *Left;
 
-/* What is at hand while the bounds of one shape are lowered. */
+/* Working memory for the bounds of one shape. */
 typedef struct {
     const BoundModel *model;
     const BoundSpace *space;
@@ -22,16 +22,16 @@ typedef struct {
     float *row;               /* its bounds, [width] */
     float *before;            /* [width] */
     double *total, *part;     /* [steps] */
-    double *cost;             /* [moves]: of each besides its body */
+    double *cost;             /* [moves]: of each without its body */
     int32_t *after;           /* [moves or parts * levels, steps]: limits while memory is held */
     const int32_t **left;     /* [moves or parts, levels + 1]: where in `after` */
-    int64_t *tried;           /* [all moves of class tuples]: when, 0: never */
-    int64_t *changed;         /* [tuples] */
+    int64_t *tried;           /* [all moves of class tuples]: time of the last attempt, 0: none */
+    int64_t *changed;         /* [tuples]: time of the last change */
 } Work;
 
 #pragma GCC visibility push(hidden)
 
-/* per_level.c */
+/* bounds.c */
 void pin_nothing(Work *work, int32_t which);
 int pin(Work *work, int32_t which, int32_t level, int64_t bytes);
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
@@ -56,7 +56,7 @@ static inline const int32_t *per_level_of(const BoundModel *model, const BoundSp
     return space->per_level + (int64_t)tuple * (model->levels + 1);
 }
 
-/* Return a cost as bounds keep it. */
+/* Return a cost rounded down to 24 bits. */
 static inline float rounded_down(double cost) {
     float found = (float)cost;
     uint32_t bits;
@@ -71,8 +71,8 @@ static inline double least_of(const BoundSpace *space, int32_t shape, int32_t tu
     return space->values[shape * space->width + space->full[tuple]];
 }
 
-/* Return what a class tuple costs at least, beside `least`, while memory of one level is held: `after` are the limits
- * of it that are left. */
+/* Return the bound of a class tuple, at least `least`, while memory of one level is held: `after` has the steps
+ * left. */
 static inline double while_held(const BoundModel *model, const float *row, const int32_t *per_level, int32_t level,
                                 const int32_t *after, double least) {
     const int32_t at = after[model->level[level].steps - 1];
@@ -80,15 +80,15 @@ static inline double while_held(const BoundModel *model, const float *row, const
     return held > least ? held : least;
 }
 
-/* Return the bound of a class tuple for one limit of a level, at least `least`: its per_level is `there`, NULL: it has
- * none, and `after` the limits that are left, NULL: all. */
+/* Return the bound of a class tuple for one step of a level, at least `least`. `there` are its bounds for that level,
+ * NULL: none; `after` the steps left, NULL: all. */
 static inline double bound_at(const float *there, const int32_t *after, int32_t step, double least) {
     const int32_t at = after ? after[step] : step;
     const double own = at < 0 ? INFINITY : there ? there[at] : least;
     return own > least ? own : least;
 }
 
-/* Lower a bound to what was found. Return 1 if it became less. */
+/* Lower a bound. Return 1 if it became less. */
 static inline int lower_one(float *here, double found) {
     if (found < *here) {
         *here = rounded_down(found);

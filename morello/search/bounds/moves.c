@@ -1,7 +1,7 @@
-/* Moves: they lead round among the class tuples of one shape, until none lowers a bound. */
+/* Moves: they connect the class tuples of one shape in circles, so they are repeated until none lowers a bound. */
 #include "bounds.h"
 
-/* Return what a move costs besides its body. */
+/* Return the cost of a move without its body. */
 static double cost_of(const Work *work, const BoundMove *move) {
     const BoundSpace *copies = &work->model->space[move->copy_space];
     const float *copied = copies->values + move->copy_shape[work->shape] * copies->width;
@@ -11,12 +11,12 @@ static double cost_of(const Work *work, const BoundMove *move) {
     return cheapest[move->into][tensor] + cheapest[move->from][tensor] + (load + store);
 }
 
-/* Return 1 if copies are Specs of this very space, whose bounds become less meanwhile. */
+/* Return 1 if copies are Specs of the same space, whose bounds fall meanwhile. */
 static int copies_here(const BoundMove *move) {
     return move->load_tuple >= 0 || move->store_tuple >= 0;
 }
 
-/* Return when what a move's cost depends on became less for the last time. */
+/* Return the last time at which a bound that a move depends on became less. */
 static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     int64_t when = work->changed[into];
     if (move->load_tuple >= 0 && work->changed[move->load_tuple] > when) {
@@ -28,8 +28,8 @@ static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     return when;
 }
 
-/* Lower a per_level to what a move comes to; `there`, `after` and `least` are as in `bound_at`. Return 1 if any became
- * less. */
+/* Lower the bounds for one level to those after a move; `there`, `after` and `least` as in `bound_at`. Return 1 if any
+ * became less. */
 static int lower_to(float *here, const float *there, const int32_t *after, double least, double cost, int32_t count) {
     int changed = 0;
     for (int32_t step = 0; step < count; ++step) {
@@ -51,7 +51,7 @@ static int take_move(Work *work, int32_t tuple, int64_t at) {
     double held = -1;
     int changed = 0;
     for (int32_t level = 0; level <= model->levels; ++level) {
-        /* Bounds go down along a per_level. */
+        /* The first bound of a level is the largest. */
         if (per_level[level] < 0 || cost + least >= work->row[per_level[level]]) {
             continue;
         }

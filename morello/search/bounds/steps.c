@@ -1,4 +1,4 @@
-/* Steps that end in kernels, or lead to smaller shapes and other spaces: what they cost is known when they are taken. */
+/* Kernels, and steps to smaller shapes or other spaces, whose bounds are final. */
 #include "bounds.h"
 
 void take_kernels(const Work *work) {
@@ -12,7 +12,7 @@ void take_kernels(const Work *work) {
     }
 }
 
-/* Loops keep columns, so that all of a row go together. */
+/* Loops keep columns, so whole rows are computed at once. */
 void take_loops(const Work *work) {
     const BoundSpace *space = work->space;
     float *restrict row = work->row;
@@ -40,7 +40,7 @@ void take_loops(const Work *work) {
     }
 }
 
-/* Work out the limits that are left while the parts of steps run. Return 0 if something does not fit. */
+/* Compute the limits that are left while the parts of steps run. Return 0 if a tensor does not fit. */
 static int pin_all(Work *work, const BoundSteps *steps, int64_t entry) {
     const int64_t entries = steps->first[work->space->shapes];
     for (int32_t at = 0; at < steps->parts; ++at) {
@@ -55,7 +55,7 @@ static int pin_all(Work *work, const BoundSteps *steps, int64_t entry) {
     return 1;
 }
 
-/* Return what a step costs at least with all memory free. */
+/* Return the bound of a step with all memory free. */
 static double least_cost(const Work *work, const BoundSteps *steps, int32_t at, int64_t entry) {
     double cost = steps->cost[entry];
     for (const BoundPart *part = steps->part; part < steps->part + steps->parts && cost < INFINITY; ++part) {
@@ -67,8 +67,8 @@ static double least_cost(const Work *work, const BoundSteps *steps, int32_t at, 
     return cost;
 }
 
-/* Lower a per_level of a class tuple by a step. */
-static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, float *here) {
+/* Lower the bounds of a class tuple for one level by a step. */
+static void lower_level(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, float *here) {
     const BoundModel *model = work->model;
     const int32_t count = model->level[level].steps;
     for (int32_t step = 0; step < count; ++step) {
@@ -92,12 +92,12 @@ static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t e
     const double least = least_cost(work, steps, at, entry);
     for (int32_t level = 0; level <= work->model->levels; ++level) {
         if (per_level[level] >= 0 && least < work->row[per_level[level]]) {
-            lower_ladder(work, steps, at, entry, level, work->row + per_level[level]);
+            lower_level(work, steps, at, entry, level, work->row + per_level[level]);
         }
     }
 }
 
-/* Return 1 if several threads may be sooner done than one: it is not done before they are started. */
+/* Return 1 if several threads may be faster than one: if one takes longer than starting them. */
 static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
     const BoundPart *part = steps->part;
     const BoundSpace *below = &work->model->space[part->space];

@@ -1,23 +1,22 @@
-"""Layout bounds: lower bounds that know which way tensors lie in memory.
+"""Layout bounds: lower bounds that take account of the layouts of tensors.
 
-In go `Bounds`. Out comes what search takes together with those: of two lower bounds the larger is as true. Operands are
-told apart by *pattern* (`patterns.py`): their class, the innermost dimension of their layout, and the way values lie
-along it: apart, in runs, in runs a page apart, in one run, in strips or odd-even; or no more than the class. Limits of
-memory are forgotten.
+Input: `Bounds`. Output: bounds that search uses together with those: the larger of two lower bounds is one as well.
+A *pattern* (`patterns.py`) is an abstraction class of operand states: their class, the innermost dimension of their
+layout, and the arrangement of values along it: apart, in runs, in runs a page apart, in one run, in strips, odd-even,
+or unknown. Limits of memory are ignored, except that no operand moves to a level that it does not fit.
 
-Copies are looked at beforehand: a `Grid` holds the bounds of a space of Moves, one per shape and two patterns, smaller
-shapes first. From these follow the patterns that any number of moves can give an operand of any other Spec, and their
-least costs (`TransitionClosure`). Threads that share a copy take at least their share of the time of one thread. The
+Copies come first: a `Grid` holds the bounds of a space of Moves, one per shape and pair of patterns, smaller shapes
+first. From these follow the patterns that any number of moves can give an operand of any other Spec, and their least
+costs (`TransitionClosure`). Threads that share a copy take at least their share of the time of one thread. The
 abstract search bounds the steps after these moves, where search is about to expand a Spec (`solve/abstract.c`)::
 
     Bounds ──> Grids: kernels, loops, moves ──> TransitionClosure of operands ──> the abstract problem of `solve`
 
-No bound is below that of `Bounds` under full limits, and nothing is moved to a level that it does not fit. Moves of one
-operand are relaxed by their closure, so that one pass finds what any number of them comes to.
+No bound is below that of `Bounds` under full limits.
 
-*A product of two 2×2 matrices* in the L1 cache of x86_avx2 may want one of them the other way round. With layouts
-forgotten that costs 12: 2 for the line in L1, and with vectors of four values one load and one store, 5 each. But a
-vector that is loaded from rows cannot be stored to columns. Values have to be copied one by one, 9 each:
+*A product of two 2×2 matrices* in the L1 cache of x86_avx2 may need one of them transposed. Without layouts that costs
+12: 2 for the line in L1, and with vectors of four values one load and one store, 5 each. But a vector that is loaded
+from rows cannot be stored to columns. Values have to be copied one by one, 9 each:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec

@@ -1,8 +1,8 @@
-/* What Python and the compiled layout bounds share: the bounds of Moves by the patterns of their operands.
+/* The bounds of Moves by the patterns of their operands.
  *
- * Python reads this file too (`library.py`), so it holds declarations only. Arrays belong to Python; all but `values`
- * are read only. A *place* is where a pattern is among those that tensors of a shape can have, a *number* where it is
- * among those of all shapes of an operand. Numbers of -1 stand for "none".
+ * Python reads this file too (`structs.py`), so it holds declarations only. All arrays are those of Python, and read
+ * only except `values`. A *place* is the index of a pattern among those that tensors of a shape can have, a *number*
+ * that among those of all shapes of an operand. Numbers of -1 mean "none".
  */
 
 /* The patterns that tensors of some shapes can have. */
@@ -13,7 +13,7 @@ typedef struct {
     const int32_t *place;     /* [patterns] */
 } AbstractionClass;
 
-/* A kernel, on states for which patterns stand. */
+/* A kernel, and the patterns of the states that it takes. */
 typedef struct {
     int32_t entries;
     const int32_t *shape;     /* [entries] */
@@ -25,15 +25,15 @@ typedef struct {
 } GridKernel;
 
 typedef struct {
-    int32_t grid;             /* -1: nothing is known of it by pattern */
-    const int32_t *arg;       /* [2]: its operands are tiles of these */
+    int32_t grid;             /* -1: it has no bounds by pattern */
+    const int32_t *arg;       /* [2]: the operands of which its operands are tiles */
     const int32_t *shape;     /* [shapes] */
     const double *times;      /* [shapes] */
     const int32_t *const *cut;     /* [2][shapes], -1: the whole */
 } GridPart;
 
 typedef struct {
-    const double *cost;       /* [shapes]: of its own, infinite where it cannot be taken */
+    const double *cost;       /* [shapes]: of the loop itself, infinite where it does not apply */
     int32_t parts;
     const GridPart *part;
 } GridLoop;
@@ -44,9 +44,9 @@ typedef struct {
     int32_t loads;            /* 1: it is copied in, or out */
     int32_t stores;
     double threads;           /* that share a copy */
-    const int32_t *tensor;    /* [tensors]: those that the operand is */
-    const int32_t *row;       /* [shapes]: which of these */
-    const int32_t *copy;      /* [shapes]: the Move's; -1: it costs nothing that is known */
+    const int32_t *tensor;    /* [tensors]: the distinct ones of the operand */
+    const int32_t *row;       /* [shapes]: the index in `tensor` */
+    const int32_t *copy;      /* [shapes]: that of the Move; -1: its cost is not bounded */
     const AbstractionClass *sets;
     const int32_t *set;       /* [shapes] */
     int32_t numbers;
@@ -61,7 +61,7 @@ typedef struct {
     const AbstractionClass *const *sets;      /* [2] */
     const int32_t *const *set;          /* [2][shapes] */
     const int32_t *order;     /* [shapes]: smaller ones first */
-    const float *by_class;    /* [shapes + 1, width]: bounds that forget layouts */
+    const float *by_class;    /* [shapes + 1, width]: bounds by class */
     int64_t width;
     int32_t columns;
     const int32_t *column;    /* [numbers of source, columns]: of `by_class`, by number of the destination */
@@ -81,13 +81,13 @@ typedef struct {
     const Grid *grid;
 } GridModel;
 
-/* Fill in the values of one grid, which are infinite, for the shapes `order[from]` to `order[to]`; those before and
- * grids below are filled in. Return 0, -1: there is no memory. */
+/* Lower the values of one grid, initially infinite, for the shapes `order[from]` to `order[to]`, after those before and
+ * the grids below. Return 0; -1: no memory. */
 int engine_fill_layouts(const GridModel *model, int32_t grid, int32_t from, int32_t to);
 
-/* Enter what kernels on one grid cost. */
+/* Store the costs of kernels in one grid. */
 void engine_start_layouts(const GridModel *model, int32_t grid);
 
-/* Return at `cost` what any number of moves of an operand costs at least on some shapes: each [places, places]. */
+/* Put the least cost of any number of moves of an operand into `cost`: [places, places] for each shape. */
 void engine_close_layouts(const GridModel *model, const GridMoves *moves, int32_t shapes, const int32_t *shape,
                      double *cost);

@@ -1,7 +1,7 @@
-/* Changes: what an operand becomes by any number of moves, from each pattern to each. */
+/* Transition closures: the least cost of any number of moves of an operand, from each pattern to each. */
 #include "layouts.h"
 
-/* Lower a row to what another one has for so much more. */
+/* Lower a row to another one plus `more`. */
 static void lower_row(double *restrict row, const double *restrict other, double more, int count) {
     for (int at = 0; at < count; ++at) {
         const double found = more + other[at];
@@ -9,8 +9,8 @@ static void lower_row(double *restrict row, const double *restrict other, double
     }
 }
 
-/* Lower `rows`, [height, width], to what `others`, [through, width], have for so much `more`, [height, through]. The
- * arrays may be the same: what is lowered counts from then on. */
+/* Lower `rows`, [height, width], to the min-plus product of `more`, [height, through], and `others`, [through, width].
+ * The arrays may be the same: then lowered values are used at once. */
 void lower_all(double *rows, const double *more, const double *others, int height, int through, int width) {
     for (int over = 0; over < through; ++over) {
         for (int from = 0; from < height; ++from) {
@@ -24,7 +24,7 @@ void lower_all(double *rows, const double *more, const double *others, int heigh
     }
 }
 
-/* What is at hand for the copies of an operand of one shape: the values of their grid, NULL if nothing is known. */
+/* The bounds of the Moves that copy an operand of one shape: values of their grid, NULL: none. */
 typedef struct {
     const double *values;
     const int32_t *source;    /* [patterns]: places */

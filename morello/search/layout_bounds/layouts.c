@@ -1,12 +1,12 @@
-/* The bounds of Moves by the patterns of their operands: lowered by all steps, smaller shapes first. */
+/* The bounds of Moves by pattern: lowered by all steps, smaller shapes first. */
 #include "layouts.h"
 
-/* Room for the bounds of one shape. */
+/* Working memory for one shape. */
 typedef struct {
     double *total;            /* [places of source, places of destination] */
     double *before;           /* the same */
     double *change;           /* [places, places] */
-    double *turned;           /* the same, from and to the other way round */
+    double *turned;           /* the same, transposed */
     int64_t *offset[2];       /* [places]: of a part's values, -1: none */
 } Room;
 
@@ -30,7 +30,7 @@ void engine_start_layouts(const GridModel *model, int32_t number) {
     }
 }
 
-/* Work out where the values of a part are, by the places of the operand that an operand of it is a tile of. */
+/* Compute the offsets of a part's values, by the places of the operand that is tiled. */
 static void find_tiles(const GridModel *model, const Grid *grid, const GridPart *part, int operand, int32_t shape,
                        const Room *room) {
     const Grid *child = &model->grid[part->grid];
@@ -46,7 +46,7 @@ static void find_tiles(const GridModel *model, const Grid *grid, const GridPart 
     }
 }
 
-/* Add what a part costs to the total of a loop, [height, width]. */
+/* Add the cost of a part to the total of a loop, [height, width]. */
 static void add_part_costs(const GridModel *model, const Grid *grid, const GridPart *part, int32_t shape,
                            const Room *room, int height, int width) {
     find_tiles(model, grid, part, 0, shape, room);
@@ -70,7 +70,7 @@ static void take_loop(const GridModel *model, const Grid *grid, const GridLoop *
         room->total[at] = loop->cost[shape];
     }
     for (const GridPart *part = loop->part; part < loop->part + loop->parts; ++part) {
-        /* Where patterns are forgotten, nothing is known but that it costs something. */
+        /* Without bounds by pattern, a part counts as free. */
         if (part->grid >= 0 && part->shape[shape] >= 0) {
             add_part_costs(model, grid, part, shape, room, height, width);
         }
@@ -80,7 +80,7 @@ static void take_loop(const GridModel *model, const Grid *grid, const GridLoop *
     }
 }
 
-/* Raise bounds to those that forget layouts. */
+/* Raise bounds to those by class. */
 static void raise_all(const Grid *grid, int32_t shape, const AbstractionClass *const *set, double *values) {
     const float *by_class = grid->by_class + shape * grid->width;
     for (int row = 0; row < set[0]->count; ++row) {
@@ -91,7 +91,7 @@ static void raise_all(const Grid *grid, int32_t shape, const AbstractionClass *c
     }
 }
 
-/* Take moves before and after. Copies may cost less then, which makes further moves worth while. */
+/* Take moves before and after. That may lower the cost of copies, hence of further moves. */
 static void take_moves(const GridModel *model, const Grid *grid, int32_t shape, const Room *room, double *values,
                        int height, int width) {
     const size_t size = (size_t)height * (size_t)width * sizeof *values;

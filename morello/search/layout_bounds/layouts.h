@@ -1,4 +1,3 @@
-/* Filling in the bounds of one grid, shape by shape. */
 #ifndef MORELLO_LAYOUTS_H
 #define MORELLO_LAYOUTS_H
 
@@ -16,7 +15,7 @@ static inline const AbstractionClass *set_of(const Grid *grid, int operand, int3
 }
 
 #pragma GCC visibility push(hidden)
-/* closure.c: at `cost`, [places, places], what any number of moves of an operand costs at least. */
+/* closure.c */
 void change_costs(const GridModel *model, const GridMoves *moves, int32_t shape, double *cost);
 void lower_all(double *rows, const double *more, const double *others, int height, int through, int width);
 #pragma GCC visibility pop

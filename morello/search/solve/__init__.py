@@ -1,35 +1,41 @@
-"""Solve: costs and programs, of as few Specs as it takes.
+"""Solve: find the costs and programs of the goals, and expand as few Specs as possible.
 
-In go Specs. Out come the cost of each, its peaks of memory and its program, or the certainty that there is none. A
-*node* is a Spec: operation and operand states, shape, limits, by number; it is known between which costs its own must
-be. Search goes down the step of a node that seems cheapest, to the part that weighs most, within a budget: until the
-step has become dearer than the next one. Then it comes back, with better bounds or with a program::
+Input: tables, bounds and goals. Output: the cost, peaks and program of each goal, or the proof that it has no program.
+A *node* is a Spec, by number: operation and operand states (its *subproblem table*), shape, limits. Its bounds are
+`low` and `high`. A step is a *hyperedge* from a node to those of its parts. Search is an AND-OR search: it follows the
+hyperedge with the lowest bound to the part that adds the most, within a budget, which is the bound at which another
+hyperedge is better. It returns with tighter bounds::
 
-    solve(node, budget):                    # after it, cost <= budget is known, or low > budget
+    solve(node, budget):                    # ends when low == high, or when low > budget
         while low < high and low <= budget:
-            step = the one that costs least by the bounds of its parts
-            low  = that cost
-            part = the one of its parts, not solved, that adds most to that cost
-            solve(part, what it may cost until another step is cheaper)
-            high = the cost of the step, if its parts have programs and it is less
+            edge = the hyperedge with the lowest bound
+            low  = that bound
+            part = its unsolved part that adds the most to that bound
+            solve(part, the cost up to which no other hyperedge is better)
+            high = min(high, the cost of the programs of its parts)
 
-Before it takes steps on a node, it asks an *abstract* search whether the node may cost so little at all: one of the
-same problem with patterns for operand states and no limits of memory, which is smaller, and never costs more
-[Holte1996] (`abstract.c`, `abstraction.py`). That looks no further than the question goes, and remembers, too. Before
-it takes steps itself, it asks a third search in turn about each operand, of whose pattern alone that one knows: there
-are far fewer combinations of one pattern with classes than of all, and mostly one operand is what makes a Spec dear.
+Before a node is expanded, an *abstract* search raises its bound: the same problem with patterns for operand states and
+without limits of memory, which is smaller and never costs more [Holte1996] (`abstract.c`, `abstraction.py`). It stops
+as soon as the bound exceeds the budget, and keeps its bounds for later. The abstract search has an abstraction of its
+own, which considers the pattern of one operand at a time: mostly a single operand makes a Spec expensive.
 
-That is recursive best-first search with memory [Korf1993], and it is in C: `state.h` has what is kept, `nodes.c`
-numbers nodes, `generate.c` and `pipelines.c` take steps on a node as far as bounds let them, `solve.c` is the above,
-`choose.c` chooses the step of each solved node that comes first among the cheapest, `recall.c` knows answers from
-earlier, and `limits.c` reckons with limits of memory. Python hands over tables and bounds (`marshal.py`), starts it and
-is asked now and then (`core.py`, `solver.py`), among other things for the steps of rewrites that there are no tables
-for (`generic_rewrites.py`). `engine.py` puts it all together, `directory.py` leads from Specs to nodes and back, and
-`export.py` gives out what is solved.
+This is recursive best-first search with memory [Korf1993], in C:
 
-*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Its bound is 135. There is a program that costs no
-more, so it is proven cheapest at once, and what costs more is never looked at, such as the 149 of moving a factor to
-registers before it is multiplied:
+| file | content |
+|---|---|
+| `state.h` | the state of a search |
+| `nodes.c` | numbers nodes, stores their bounds, and recalls answers of earlier searches |
+| `generate.c`, `pipelines.c` | generate the hyperedges of a node within a budget; limits of memory |
+| `solve.c` | the recursion above |
+| `choose.c` | chooses among the cheapest steps of each solved node the first in the target's order |
+
+In Python, `marshal.py` converts tables and bounds to C, `core.py` wraps the functions of C, `solver.py` runs a search
+and serves its requests, among others for the steps of generic rewrites, which have no tables (`generic_rewrites.py`).
+`engine.py` assembles all parts, `directory.py` maps Specs to nodes and back, and `export.py` extracts solved nodes.
+
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Its bound is 135, and there is a program of that
+cost, so its optimality is proven at once. Steps with higher bounds are never expanded, such as a move of a factor to
+registers, 149:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec

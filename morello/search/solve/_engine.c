@@ -1,16 +1,17 @@
-/* What Python can ask of a search. */
+/* The functions that Python calls. */
 #include "state.h"
 
-/* The digest of what the library that is installed was built of: `library.py` looks for it in the file. */
+/* The digest of the sources: `library.py` searches the installed file for it. */
 #ifdef MORELLO_SOURCES
 const char engine_sources[] = MORELLO_SOURCES;
 #endif
 
-/* Fewer changes of mind, for a little work too many: more of that where a turn finds out less. */
+/* Share of a part's cost that is explored beyond the budget before returning: fewer returns for a little extra work.
+ * A turn of the abstract search proves less, so its share is larger. */
 #define PATIENCE 0.003
 #define ABSTRACT_PATIENCE 0.1
 
-/* Enter node 0, which stands for "none", and extra 0, which does so too. */
+/* Add node 0 and extra 0, which stand for "none". */
 static int prepare(State *state) {
     const int status = setjmp(state->failure);
     if (!status) {
@@ -67,7 +68,6 @@ const Progress *engine_progress(const State *state) {
     return &state->progress;
 }
 
-/* Return 1 + the number of a table, 0 where there is no memory. */
 uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t *states) {
     if (setjmp(state->failure)) {
         return 0;
@@ -157,7 +157,7 @@ int engine_expand(State *state, uint32_t node, double budget, uint32_t *count) {
     if (status) {
         return status;
     }
-    if (state->model->unknown && !(state->nodes[node].flags & HAS_EXTRAS)) {
+    if (state->model->generic && !(state->nodes[node].flags & HAS_EXTRAS)) {
         state->progress.waiting = node;
         return NEEDS_STEPS;
     }
@@ -219,16 +219,12 @@ int engine_answers(State *state, uint32_t table, const Answers *answers) {
     if (status) {
         return status;
     }
-    state->tables[table].asked = 1;
+    state->tables[table].answers = 1;
     if (answers->count) {
         *PUSH(state, recalls) = *answers;
-        state->tables[table].asked = 1 + (int32_t)state->recalls_count;
+        state->tables[table].answers = 1 + (int32_t)state->recalls_count;
     }
     return FINISHED;
-}
-
-void engine_assume(State *state, uint32_t node, double low, double high) {
-    assume(state, node, low, high);
 }
 
 int engine_tighten(State *state, uint32_t node, double cost) {

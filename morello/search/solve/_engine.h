@@ -1,14 +1,14 @@
-/* What Python and the compiled search share: the tables that search walks, and what it can be asked.
+/* The API of the compiled search, and its model: the tables and bounds that it reads.
  *
- * Python reads this file too (`core.py`), so it holds declarations only. Arrays belong to Python; all are read only.
- * A *class tuple* numbers the state classes of a space's operands. Limits of memory are codes (`LimitCodes`), packed
- * into one word: a lane per level, and above each lane a bit that stays 0. Numbers of -1 stand for "none".
+ * Python reads this file too (`structs.py`), so it holds declarations only. Python owns all arrays; all are read only.
+ * A *class tuple* is a number for the state classes of a space's operands. Limits of memory are codes (`LimitCodes`),
+ * packed into one word: a field per level, and above each field a guard bit that stays 0. Numbers of -1 mean "none".
  */
 
 typedef struct {
     int32_t space;            /* of the part */
     int32_t operands;
-    const int32_t *args;      /* [operands]: operands of the whole that these are tiles of */
+    const int32_t *args;      /* [operands]: operands of the whole of which these are tiles */
     const int32_t *tuples;    /* [class tuples of the whole]: that of the part */
     const int32_t *shape;     /* [entries] */
     const double *times;      /* [entries] */
@@ -69,7 +69,8 @@ typedef struct {
     const int32_t *levels;    /* [tensors] */
 } PipelineClass;
 
-/* What an operand can become by any number of moves, and the space in which it has. States are patterns. */
+/* The transition closure of one operand: the patterns that any number of moves can give it, and their least costs. In
+ * `space` that operand moves no more. */
 typedef struct {
     int32_t space;
     int32_t places;
@@ -87,11 +88,11 @@ typedef struct {
     int64_t width;            /* columns of bounds */
     const float *bounds;      /* [shapes + 1, width] */
     const int32_t *column;    /* [class tuples]: that of full limits */
-    const int32_t *per_level;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
-    const int32_t *const *after;   /* [operands][class tuples, classes]: that with another class, -1: none */
-    int32_t leaf;             /* 1: its bounds are all that is to be known of it */
-    int32_t alone;            /* how many of its operands are looked at alone, where states are patterns */
-    int32_t closed_operand;         /* the operand that is changed, or not, before any step, -1: none */
+    const int32_t *per_level; /* [class tuples, levels]: the first column for the limits of one level, -1: none */
+    const int32_t *const *after;   /* [operands][class tuples, classes]: the tuple with another class, -1: none */
+    int32_t leaf;             /* 1: its nodes are solved at their bounds */
+    int32_t alone;            /* operands that the abstraction of the abstraction considers one by one */
+    int32_t closed_operand;   /* the operand whose closure comes before all other steps, -1: none */
     TransitionClosure closure;
     const double *grid;       /* of a Move: bounds by layout, NULL: none */
     const int64_t *first;     /* [shapes]: the first of these, [places of operand 0, places of operand 1] */
@@ -124,40 +125,40 @@ struct Model {
     int32_t classes;
     int32_t levels;
     int32_t width;            /* most operands of a space */
-    int32_t unknown;          /* 1: some steps are known to Python only */
-    int32_t exhaustive;       /* 1: every program is looked at */
-    int32_t asks;             /* 1: Python may know answers from earlier */
+    int32_t generic;          /* 1: there are generic rewrites, whose steps Python provides */
+    int32_t exhaustive;       /* 1: no bound excludes a program */
+    int32_t recalls;          /* 1: Python may have answers of earlier searches */
     const Space *space;
     const int32_t *cls;       /* [states] */
     const int32_t *pattern;   /* [states] */
-    const int32_t *join;    /* [patterns]: what stands for a pattern where tensors are joined */
+    const int32_t *join;      /* [patterns]: the join that replaces a pattern for `joined` tensors */
     const uint8_t *const *joined; /* [patterns][tensors] */
-    const Model *abstract;    /* the same, of patterns for states and without limits; NULL: none, or this is it */
+    const Model *abstract;    /* its abstraction, with patterns for states and without limits; NULL: none */
     const int32_t *abstract_space; /* [spaces]: there */
-    const int32_t *any;       /* [patterns]: what stands for all of a class, where patterns are abstract; else NULL */
-    const uint64_t *relevant; /* [states]: lanes of the limits that matter to an operand */
+    const int32_t *any;       /* [patterns]: the pattern of the whole class, in an abstract model; else NULL */
+    const uint64_t *relevant; /* [states]: fields of the limits that matter to an operand */
     const double *const *cost;     /* [states][tensors of the state's rank] */
     const int64_t *const *bytes;   /* the same */
-    const double *const *cheapest; /* [classes][tensors]: the least cost of all states */
+    const double *const *cheapest; /* [classes][tensors]: the least over its states */
     const int64_t *const *smallest; /* the same of bytes */
-    const int16_t *const *kind; /* [states][cuts of the state's rank]: of tiles, -1: there is none */
+    const int16_t *const *kind; /* [states][cuts of the state's rank]: of tiles, -1: no such tile */
     const int32_t *const *tile; /* [states][kinds]: the state of a tile */
     const int32_t *counts;    /* [levels]: codes */
     const int64_t *const *values;  /* [levels][codes]: bytes, ascending */
-    const int64_t *const *steps;   /* [levels][codes]: limits as bounds tell them apart */
-    const int32_t *shift;     /* [levels]: where the level's lane begins */
+    const int64_t *const *steps;   /* [levels][codes]: the step of a limit (`limit_steps`) */
+    const int32_t *shift;     /* [levels]: the lowest bit of the level's field */
     uint64_t full;            /* packed codes of full limits */
-    uint64_t guard;           /* the bits above the lanes */
+    uint64_t guard;           /* the bits above the fields */
 };
 
-/* Answers from earlier to all Specs of a table in boxes of sizes and limits, which are given by coordinates. */
+/* Answers of earlier searches to a table. Each covers a box of sizes and limits, in coordinates. */
 typedef struct {
     int64_t count;
     int32_t rank;
     const int64_t *low;       /* [count, rank + levels] */
     const int64_t *high;
     const int8_t *kind;       /* [count]: 0: the cost; 1: a lower bound; 2: there is no program */
-    const int8_t *foreign;    /* [count]: 1: another's word */
+    const int8_t *foreign;    /* [count]: 1: unverified */
     const int64_t *numerator; /* [count]: cost per point of the iteration space */
     const int64_t *denominator;
     const int64_t *const *size_at;   /* [rank][shapes]: coordinates */
@@ -165,23 +166,23 @@ typedef struct {
     const int64_t *volume;    /* [shapes] */
 } Answers;
 
-/* What search is waiting for when it returns. */
+/* The status with which search returns. */
 enum {
     FINISHED = 0,
     PAUSED = 1,               /* its quota is used up */
-    NEEDS_STEPS = 2,           /* the steps on `waiting` that only Python knows */
-    NEEDS_ANSWERS = 3,         /* what is known from earlier of the table of `waiting` */
-    NEEDS_PROGRAM = 4,         /* whether the program of `waiting`, known from earlier, is there */
-    NEEDS_ASSUMPTION = 5,          /* what to assume of `waiting`, of which answers differ or are another's word */
+    NEEDS_STEPS = 2,          /* the steps of generic rewrites on node `waiting` */
+    NEEDS_ANSWERS = 3,        /* earlier answers to the table of `waiting` */
+    NEEDS_PROGRAM = 4,        /* the recalled program of `waiting` */
+    NEEDS_ASSUMPTION = 5,     /* bounds of `waiting`: its earlier answers differ or are unverified */
     NO_MEMORY = -1,
     TOO_LARGE = -2,           /* more nodes than can be numbered */
     CIRCLE = -3,              /* steps lead from `waiting` back to itself */
-    CONTRADICTION = -4        /* no step on `waiting` costs what it is said to */
+    CONTRADICTION = -4        /* no step on `waiting` has its proven cost */
 };
 
 typedef struct {
     uint32_t waiting;
-    uint32_t nodes;           /* node 0 stands for "none" */
+    uint32_t nodes;           /* node 0 means "none" */
     uint32_t tables;
     uint32_t tables_done;     /* without a node that is not solved */
     uint64_t solved;
@@ -189,7 +190,7 @@ typedef struct {
     uint64_t hyperedges;
     uint64_t visits;
     uint64_t depth;           /* the most nodes on the way down */
-    uint64_t recalled;             /* answers from earlier that were of use */
+    uint64_t recalled;        /* earlier answers that raised a bound */
     uint64_t abstract_nodes;  /* of the search among patterns: as above */
     uint64_t abstract_expansions;
 } Progress;
@@ -202,7 +203,7 @@ typedef struct {
     int32_t parts;
 } StepInfo;
 
-/* A chosen step; priority -1: none, -2: a program from earlier. `peak` as packed codes, all bits set: unknown. */
+/* A chosen step; priority -1: none, -2: a recalled program. `peak` as packed codes, all bits set: unknown. */
 typedef struct {
     int64_t priority;
     uint64_t peak;
@@ -212,7 +213,7 @@ typedef struct {
 /* Flags of nodes. */
 enum {
     IS_SOLVED = 1,
-    IS_RECALLED = 16          /* a program is known from earlier */
+    IS_RECALLED = 16          /* it has a program of an earlier search */
 };
 
 typedef struct State State;
@@ -221,50 +222,50 @@ State *engine_new(const Model *model); /* NULL: no memory */
 void engine_free(State *state);
 const Progress *engine_progress(const State *state);
 
-/* Return 1 + the number of a table, and the number of a node, new ones if need be; 0: there is no memory. */
+/* Return 1 + the number of a table, and the number of a node, new ones if need be; 0: no memory. */
 uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t *states);
 uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limits);
 
-/* Copy what is known of nodes `from` to `from + count`. */
+/* Copy the nodes `from` to `from + count`. */
 void engine_nodes(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
                   uint64_t *limits, double *low, double *high, uint8_t *flags);
-/* What one of them costs at least and at most. */
+/* Return the bounds of a node. */
 double engine_low(const State *state, uint32_t node);
 double engine_high(const State *state, uint32_t node);
 
 void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states);
 
 /* Solve a node to a program that costs at most `slack` times its bound, or prove that it costs more than the budget:
- * begin, then run until FINISHED. */
+ * start, then call `engine_solve` until FINISHED. */
 int engine_start(State *state, uint32_t node, double budget, double slack);
 int engine_solve(State *state, int64_t quota);
-/* Have the abstract search prove that a node costs more than the budget, or at least as much as it ever can. */
+/* Raise the bound of a node by the abstract search until it exceeds the budget or cannot rise further. */
 int engine_lookup(State *state, uint32_t node, double budget, int64_t quota);
 void engine_release(State *state);
 
-/* The best program that is known of a node, by number, 0: it is not known step by step; its first step, and the nodes
- * and programs of its parts. */
+/* Return the number of the best program of a node, 0: its steps are not known. Read its first step, and the nodes and
+ * programs of its parts. */
 uint32_t engine_best(const State *state, uint32_t node);
 void engine_found(const State *state, uint32_t program, ChoiceInfo *info);
 void engine_found_parts(const State *state, uint32_t program, uint32_t *nodes, uint32_t *programs);
 
-/* Choose for a solved node and all below it: begin, then `engine_choose` until FINISHED. */
+/* Choose for a solved node and all below it: call `engine_choice`, then `engine_choose` until FINISHED. */
 int engine_choice(State *state, uint32_t node, int32_t settle);
 int engine_choose(State *state, int64_t quota);
 void engine_chosen(const State *state, uint32_t node, ChoiceInfo *info);
 void engine_chosen_parts(const State *state, uint32_t node, uint32_t *parts);
 void engine_forget(State *state, uint32_t node);
 
-/* Take all steps on a node within a budget, and read them one by one. Parts are [parts]. */
+/* Generate the edges of a node within a budget, and read them one by one. */
 int engine_expand(State *state, uint32_t node, double budget, uint32_t *count);
 void engine_step(const State *state, uint32_t node, uint32_t index, StepInfo *info);
 void engine_step_parts(const State *state, uint32_t node, uint32_t index, uint32_t *parts, double *times);
 
-/* Give the answers that search asks for. `live` is [parts, levels] in bytes. */
+/* Provide what search needs. `live` is [parts, levels] in bytes. */
 int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, uint64_t needs, int32_t parts,
                     const uint32_t *part, const double *times, const int64_t *live);
 void engine_steps_added(State *state, uint32_t node);
 int engine_answers(State *state, uint32_t table, const Answers *answers);
 void engine_assume(State *state, uint32_t node, double low, double high);
-int engine_tighten(State *, uint32_t node, double cost);
+int engine_tighten(State *state, uint32_t node, double cost);
 int engine_set_program(State *state, uint32_t node, int32_t known, uint64_t peak);

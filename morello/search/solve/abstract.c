@@ -1,7 +1,8 @@
-/* The abstract search: of patterns for states, without limits of memory. No Spec costs less than its abstraction.
+/* The abstract search: patterns replace operand states, and memory is unlimited. No Spec costs less than its
+ * abstraction.
  *
- * It is a search like any other, in nodes of its own, which are looked into only where the search of Specs is about to,
- * and no further than to show that a Spec costs more than its budget.
+ * It is a search with a state of its own. It solves the abstraction of a Spec just before that Spec is expanded, and
+ * stops as soon as the Spec provably costs more than its budget.
  */
 #include "state.h"
 
@@ -12,7 +13,8 @@ int32_t pattern_of(const Model *model, int32_t state, int32_t tensor) {
     return join != pattern && model->joined[pattern][tensor] ? join : pattern;
 }
 
-/* Take all that one operand can become, itself among it, to where it is not changed any more. */
+/* Add an edge for each pattern that any number of moves can give one operand, its own among them. The parts are in the
+ * space where that operand moves no more. */
 void closure_edges(State *state, uint32_t number, double budget) {
     const Model *model = state->model;
     const SubproblemTable table = *table_at(state, &state->nodes[number]);
@@ -31,7 +33,8 @@ void closure_edges(State *state, uint32_t number, double budget) {
     }
     const int64_t row = (int64_t)closure->row[shape] * closure->places + place;
     for (int64_t at = closure->first[row]; at < closure->first[row + 1] && closure->cost[at] <= budget; ++at) {
-        const int32_t tuple = tuple_after(model, space, table.tuple, space->closed_operand, model->cls[closure->into[at]]);
+        const int32_t cls = model->cls[closure->into[at]];
+        const int32_t tuple = tuple_after(model, space, table.tuple, space->closed_operand, cls);
         if (tuple < 0 || closure->cost[at] + bound(model, space, tuple, shape, model->full) > budget) {
             continue;
         }
@@ -42,7 +45,7 @@ void closure_edges(State *state, uint32_t number, double budget) {
     }
 }
 
-/* Return an abstract node of a family: of the patterns of its states or, where it has patterns, of one of these alone. */
+/* Return the abstract node of a family. Where states are patterns already, only operand `kept` keeps its own. */
 static uint32_t abstraction(State *state, uint32_t number, int kept) {
     const Model *model = state->model;
     const Family *family = &state->families[number];
@@ -66,10 +69,10 @@ static uint32_t abstraction(State *state, uint32_t number, int kept) {
     return found;
 }
 
-/* Have the abstract search look into one abstract node. Return how that ended. */
+/* Run the abstract search on one abstract node. Return its status. */
 static int look_into(State *state, uint32_t number, uint32_t below, double budget, int64_t *quota) {
     State *abstract = state->abstract;
-    /* The Spec that it was asked of before may be done with by what was learnt on the way. */
+    /* The node of the previous lookup may be solved by now, through bounds of others. */
     if (abstract->frames_count && (abstract->frames[0].node != below || abstract->frames[0].budget != budget)) {
         release(abstract);
     }
@@ -79,16 +82,16 @@ static int look_into(State *state, uint32_t number, uint32_t below, double budge
     const int status = solve(abstract, quota);
     state->progress.abstract_nodes = abstract->nodes_count - 1 + abstract->progress.abstract_nodes;
     state->progress.abstract_expansions = abstract->progress.expansions + abstract->progress.abstract_expansions;
-    /* While that takes long, too, so that what is found out of the goal is told. */
+    /* Also while it is paused, so that the bound of the goal rises in the meantime. */
     tighten(state, number, abstract->nodes[below].low, INFINITY, UNKNOWN_PEAK, 0);
     if (status != PAUSED) {
-        /* Where memory alone keeps steps from going round and round, there is no more to learn. */
+        /* Without limits of memory, steps may form a circle: then the bound stays as it is. */
         release(abstract);
     }
     return status;
 }
 
-/* Learn from the abstract search that a Spec costs more than the budget, or all that it knows. */
+/* Raise the bound of a node by the abstract search until it exceeds the budget or is exact for the abstraction. */
 int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota) {
     if (setjmp(state->abstract->failure)) {
         longjmp(state->failure, NO_MEMORY);
@@ -99,7 +102,7 @@ int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota
         state->looked_up_within = budget;
         state->looked_up_for = 0;
     }
-    /* The turn that this takes is the abstract search's. */
+    /* The abstract search counts this turn. */
     ++*quota;
     for (; state->looked_up_for < stages; ++state->looked_up_for) {
         const uint32_t below = abstraction(state, state->nodes[number].family, state->looked_up_for);

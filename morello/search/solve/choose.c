@@ -1,4 +1,4 @@
-/* Choose for solved nodes: of all steps that lead to a cheapest program, the first in the target's order. */
+/* Choose the step of solved nodes: the first in the target's order that leads to a cheapest program. */
 #include "state.h"
 
 enum { CHOSEN, NOT_YET, NEVER };
@@ -8,7 +8,7 @@ static int by_priority(const void *one, const void *other) {
     return (a->priority > b->priority) - (a->priority < b->priority);
 }
 
-/* Note a choice, whose parts are solved. */
+/* Store a choice. Its parts are solved. */
 static void note(State *state, uint32_t number, const Hyperedge *edge) {
     const Node *node = &state->nodes[number];
     Choice *choice = PUSH(state, choices);
@@ -23,7 +23,7 @@ static void note(State *state, uint32_t number, const Hyperedge *edge) {
     drop_edges(&state->nodes[number]);
 }
 
-/* Return a part of an edge that is not solved, NULL if all are. */
+/* Return an unsolved part of an edge, NULL if all are solved. */
 static const Part *open_part(const State *state, const Node *node, const Hyperedge *edge) {
     for (const Part *part = node->parts + edge->first; part < node->parts + edge->first + edge->parts; ++part) {
         if (!solved(&state->nodes[part->node])) {
@@ -33,7 +33,7 @@ static const Part *open_part(const State *state, const Node *node, const Hypered
     return NULL;
 }
 
-/* Choose for one node. NOT_YET: a part has to be solved first. */
+/* Choose for one node. Return NOT_YET where a part has to be solved first. */
 static int choose(State *state, uint32_t number) {
     const double cost = state->nodes[number].high;
     if (!(state->nodes[number].flags & BY_PRIORITY)) {
@@ -62,7 +62,7 @@ static int choose(State *state, uint32_t number) {
     return NEVER;
 }
 
-/* Return a chosen step's part that is still to be looked at in this pass, 0 if there is none. */
+/* Return a part of a chosen step that this pass has not visited, 0 if it has visited all. */
 static uint32_t next_part(State *state, const Choice *choice) {
     for (int part = 0; part < choice->edge.parts; ++part) {
         const uint32_t below = state->chosen_parts[choice->first + (uint32_t)part];
@@ -75,7 +75,7 @@ static uint32_t next_part(State *state, const Choice *choice) {
     return 0;
 }
 
-/* Work out the peak of a chosen program whose parts are done with. */
+/* Store the peak of a chosen program, after those of its parts. */
 static void finish(State *state, uint32_t number) {
     Choice *choice = &state->choices[state->nodes[number].choice - 1];
     uint64_t peaks[choice->edge.parts + 1];
@@ -89,7 +89,7 @@ static void finish(State *state, uint32_t number) {
     choice->peak = peak_of(state, number, &choice->edge, state->chosen_parts + choice->first, peaks);
 }
 
-/* Take one turn on the node on top of those to choose for. */
+/* Take one turn on the node on top of the stack. */
 static int turn(State *state) {
     const uint32_t number = state->choosing[state->choosing_count - 1];
     Node *node = &state->nodes[number];
@@ -108,7 +108,7 @@ static int turn(State *state) {
             state->progress.waiting = number;
             return NEEDS_PROGRAM;
         }
-        if (state->model->unknown && !(node->flags & HAS_EXTRAS)) {
+        if (state->model->generic && !(node->flags & HAS_EXTRAS)) {
             state->progress.waiting = number;
             return NEEDS_STEPS;
         }
@@ -174,7 +174,7 @@ void engine_chosen_parts(const State *state, uint32_t node, uint32_t *parts) {
     memcpy(parts, state->chosen_parts + choice->first, choice->edge.parts * sizeof *parts);
 }
 
-/* Choose anew for a node, as if nothing were known of it from earlier. */
+/* Drop a recalled program and the choice of a node. */
 void engine_forget(State *state, uint32_t node) {
     state->nodes[node].flags &= ~(uint32_t)RECALLED;
     state->nodes[node].choice = 0;

@@ -69,7 +69,7 @@ class Engine:
         self.packed_limits = PackedLimits(self.bounds.limit_codes)
         relevant = relevant_limits(self.search_tables, everything=bool(self.generic))
         self.marshaller = Marshaller(self.bounds, self.packed_limits, relevant)
-        self._start(self.marshaller.model(unknown=bool(self.generic), exhaustive=trivial, asks=recalls))
+        self._start(self.marshaller.model(generic=bool(self.generic), exhaustive=trivial, recalls=recalls))
 
     def refined(self) -> Engine | None:
         """Return the same engine with bounds by layout, which has met no node; None if time or memory are up before."""

@@ -1,10 +1,11 @@
-/* Take all steps on a node that may lead to programs within a budget.
+/* Generate the hyperedges of a node within a budget.
  *
- * The bounds of class tuples are asked first: most candidates end there, before nodes are made of their parts.
+ * Candidates are compared with the bounds of their class tuples first. That rejects most of them before their parts
+ * become nodes.
  */
 #include "state.h"
 
-/* Begin an edge, whose parts are added next. */
+/* Return an edge without parts. */
 Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own) {
     return (Hyperedge){.low = own,
                   .own = own,
@@ -21,7 +22,7 @@ void add_part(State *state, Hyperedge *edge, uint32_t node, double times) {
     edge->low += times * state->nodes[node].low;
 }
 
-/* Keep an edge if programs within the budget may begin with it. */
+/* Store an edge if its bound is within the budget. */
 void keep_edge(State *state, Hyperedge *edge, double budget) {
     if (edge->low <= budget) {
         *PUSH(state, new_edges) = *edge;
@@ -30,7 +31,7 @@ void keep_edge(State *state, Hyperedge *edge, double budget) {
     }
 }
 
-/* Return what a kernel costs, infinity where it does not apply. */
+/* Return the cost of a kernel, infinity where it does not apply. */
 static double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
     double least = INFINITY;
     for (int32_t at = space->kernel_first[kernel]; at < space->kernel_first[kernel + 1]; ++at) {
@@ -57,7 +58,7 @@ static void kernel_edges(State *state, uint32_t number, double budget) {
     }
 }
 
-/* Return what a loop costs at least by the bounds of its parts' classes. */
+/* Return the lower bound of a loop by the class tuples of its parts. */
 static double loop_bound(const Model *model, const LoopGroup *group, int64_t entry, int32_t tuple, uint64_t limits,
                          double budget) {
     double total = group->cost[entry];
@@ -72,7 +73,7 @@ static double loop_bound(const Model *model, const LoopGroup *group, int64_t ent
     return total;
 }
 
-/* Put the states of a part's operands into `made`. Return 0 if tiles cannot be had. */
+/* Put the states of a part's operands into `made`. Return 0 where an operand has no such tiles. */
 static int tiles(const Model *model, const LoopPart *part, int64_t entry, const int32_t *states, int32_t *made) {
     for (int operand = 0; operand < part->operands; ++operand) {
         const int32_t whole = states[part->args[operand]];
@@ -128,7 +129,7 @@ static void loop_edges(State *state, uint32_t number, double budget) {
     }
 }
 
-/* A move that is tried: of which operand, what the operand costs as it is, and its shape's number. */
+/* A candidate move: `own` is the cost of moving the operand in its present state, `shape` that of the node. */
 typedef struct {
     const MoveClass *move;
     uint32_t which;
@@ -161,7 +162,7 @@ static void move_edge(State *state, uint32_t number, const Trial *trial, int32_t
     keep_edge(state, &edge, budget);
 }
 
-/* Return what loading and storing cost at least, with all memory free. */
+/* Return the lower bound of loading and storing with all memory free. */
 static double copy_bound(const Model *model, const MoveClass *move, int32_t shape) {
     const Space *space = &model->space[move->copy_space];
     const float *row = space->bounds + move->copy_shape[shape] * space->width;
@@ -169,7 +170,7 @@ static double copy_bound(const Model *model, const MoveClass *move, int32_t shap
            (move->store < 0 ? 0 : row[space->column[move->store]]);
 }
 
-/* Try the moves of one class, its cheapest state first: mostly there is no need to look at any one of them. */
+/* Add the moves of one class. The bound of its cheapest state comes first: mostly that rejects the whole class. */
 static void try_moves(State *state, uint32_t number, const Trial *trial, double budget) {
     const Model *model = state->model;
     const MoveClass *move = trial->move;
@@ -244,9 +245,9 @@ static int by_low_and_priority(const void *one, const void *other) {
     return (a->priority > b->priority) - (a->priority < b->priority);
 }
 
-/* Make all edges of a node that may be within the budget, the most promising first. */
+/* Generate all edges of a node whose bounds are within the budget, the lowest first. */
 void generate(State *state, uint32_t number, double budget) {
-    /* What costs infinity cannot be, and is within no budget. */
+    /* An infinite cost marks an impossible step, which no budget covers. */
     const double most = fmin(budget, DBL_MAX);
     state->new_edges_count = state->new_parts_count = 0;
     kernel_edges(state, number, most);

@@ -96,7 +96,7 @@ class Marshaller(Structs):
         self._loops = {key: [*self._groups(own)] for key, own in bounds.by_key.items()}
         self._pipeline_classes = {key: self._pipelines_of(own) for key, own in bounds.by_key.items()}
 
-    def model(self, *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
+    def model(self, *, generic: bool, exhaustive: bool, recalls: bool) -> Any:
         """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked."""
         states, packed_limits, loops = self._states, self._packed_limits, self._bounds.tables.of(LoopTables)
         words = np.array([packed_limits.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
@@ -104,9 +104,9 @@ class Marshaller(Structs):
             **self.common(),
             "spaces": len(self._index),
             "states": len(states),
-            "unknown": unknown,
+            "generic": generic,
             "exhaustive": exhaustive,
-            "asks": asks,
+            "recalls": recalls,
             "space": [self.fields("Space", self._space(own)) for own in self._bounds.by_key.values()],
             "cls": states.cls,
             "relevant": words[states.level],

@@ -1,9 +1,9 @@
-/* Tables, families and nodes: numbers for what search meets, and what is learnt of it. */
+/* Number subproblem tables, families and nodes, and store their bounds. */
 #include "state.h"
 
 static void inform(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best);
 
-/* Make room for `needed` entries. Leaves by `failure` where there is no memory, or no number left. */
+/* Return an array with room for `needed` entries. Jumps to `failure` without memory or numbers. */
 void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, size_t size) {
     uint64_t more = *room ? 2 * (uint64_t)*room : 4;
     if (more > UINT32_MAX) {
@@ -56,7 +56,7 @@ static uint64_t hash_at(const State *state, const Index *index, uint32_t number)
     return node_hash(node->table, node->shape, node->limits);
 }
 
-/* Make sure that the index has room for one more entry. */
+/* Make room for one more entry. */
 static void make_room(State *state, Index *index) {
     if (2 * (index->count + 1) <= index->mask) {
         return;
@@ -119,7 +119,7 @@ static void add_table(State *state, int32_t space, int32_t tuple, const int32_t 
     }
     const uint32_t number = state->tables_count;
     SubproblemTable *table = PUSH(state, tables);
-    *table = (SubproblemTable){.space = space, .tuple = tuple, .asked = !model->asks};
+    *table = (SubproblemTable){.space = space, .tuple = tuple, .answers = !model->recalls};
     for (int operand = 0; operand < model->width; ++operand) {
         const int there = operand < model->space[space].operands;
         state->states[(size_t)number * width + (size_t)operand] = there ? states[operand] : -1;
@@ -130,7 +130,7 @@ static void add_table(State *state, int32_t space, int32_t tuple, const int32_t 
     ++state->progress.tables_done;
 }
 
-/* Return the number of a space with operands in these states. */
+/* Return the number of a table, a new one if need be. */
 uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states) {
     Index *index = &state->table_index;
     make_room(state, index);
@@ -165,7 +165,7 @@ static uint32_t family_of(State *state, uint32_t table, uint32_t shape) {
     return state->families_count - 1;
 }
 
-/* Return the bound by layouts, 0 where there is none. */
+/* Return the bound by layouts, 0 without one. */
 static double layout_bound(const Model *model, const Space *space, const int32_t *states, uint32_t shape) {
     if (!space->grid) {
         return 0;
@@ -202,7 +202,7 @@ static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t lim
     inform(state, state->nodes_count - 1, low, space->leaf ? low : INFINITY, UNKNOWN_PEAK, 0);
 }
 
-/* Return the number of a node; limits that do not matter to its table are taken to be full. */
+/* Return the number of a node, a new one if need be. Limits that do not matter to its table count as full. */
 uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
     const uint64_t relevant = state->tables[table].relevant;
     limits = (limits & relevant) | (state->model->full & ~relevant);
@@ -229,7 +229,7 @@ void drop_edges(Node *node) {
     node->reach = -1;
 }
 
-/* Take over bounds of a node: low <= cost <= high, where a program of cost `high` has this peak. */
+/* Tighten the bounds of a node alone: low <= cost <= high, where a program of cost `high` has this peak. */
 static void inform(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
     Node *node = &state->nodes[number];
     if (high < node->high) {
@@ -249,7 +249,7 @@ static void inform(State *state, uint32_t number, double low, double high, uint6
     }
 }
 
-/* Learn bounds of a node, from which others may learn that differ in limits. */
+/* Tighten the bounds of a node, and store them for the nodes that differ from it in limits only. */
 void tighten(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
     Node *node = &state->nodes[number];
     Family *family = &state->families[node->family];
@@ -271,8 +271,8 @@ void tighten(State *state, uint32_t number, double low, double high, uint64_t pe
     node->version = up_to_date ? family->version + 1 : node->version;
 }
 
-/* Take over what was learnt of nodes that differ in limits only: more memory never costs more, and a program fits
- * where its peak does. First bounds of other nodes need no look: they follow from each other in the same way. */
+/* Tighten the bounds of a node by those of nodes that differ in limits only: more memory never costs more, and a
+ * program fits where its peak does. Initial bounds of the others are no use: they imply each other in the same way. */
 void refresh(State *state, uint32_t number) {
     const Model *model = state->model;
     Node *node = &state->nodes[number];
@@ -295,4 +295,61 @@ void refresh(State *state, uint32_t number) {
         }
     }
     inform(state, number, low, high, peak, best);
+}
+
+static int contains(const State *state, const Answers *known, int64_t at, uint32_t shape, uint64_t limits) {
+    const Model *model = state->model;
+    const int axes = known->rank + model->levels;
+    const int64_t *low = known->low + at * axes, *high = known->high + at * axes;
+    for (int axis = 0; axis < axes; ++axis) {
+        const int level = axis - known->rank;
+        const int64_t here =
+            level < 0 ? known->size_at[axis][shape] : known->limit_at[level][code_of(model, level, limits)];
+        if (here < low[axis] || here > high[axis]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Tighten the bounds of a node by those of an earlier search. */
+void engine_assume(State *state, uint32_t number, double low, double high) {
+    if (high < INFINITY && !solved(&state->nodes[number])) {
+        state->nodes[number].flags |= RECALLED;
+    }
+    state->progress.recalled += low > 0;
+    tighten(state, number, low, high, UNKNOWN_PEAK, 0);
+}
+
+/* Tighten the bounds of a node by earlier answers. Return 0 where they differ or are unverified: Python decides. */
+int recall(State *state, uint32_t number, const Answers *known) {
+    const Node *node = &state->nodes[number];
+    const uint32_t shape = node->shape;
+    double low = 0, high = INFINITY;
+    int settled = 0, claimed = 0;
+    for (int64_t at = 0; at < known->count; ++at) {
+        if (!contains(state, known, at, shape, node->limits)) {
+            continue;
+        }
+        if (known->foreign[at]) {
+            claimed |= known->kind[at] == 0;
+            continue;
+        }
+        const int64_t cost = known->numerator[at] * (known->volume[shape] / known->denominator[at]);
+        const double least = known->kind[at] == 2 ? INFINITY : (double)cost;
+        const double most = known->kind[at] == 0 ? (double)cost : INFINITY;
+        if (known->kind[at] != 1) {
+            if (settled && (least != low || most != high)) {
+                return 0;
+            }
+            settled = 1;
+            high = most;
+        }
+        low = fmax(low, least);
+    }
+    if ((claimed && !settled) || (settled && high < low)) {
+        return 0;
+    }
+    engine_assume(state, number, low, high);
+    return 1;
 }

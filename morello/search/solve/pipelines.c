@@ -1,7 +1,55 @@
-/* Pipelines: steps that make new tensors; and what any step holds in memory while its parts run. */
+/* Pipelines, which make new tensors, and the memory that steps hold while their parts run. */
 #include "state.h"
 
-/* A pipeline that is tried on a node: its table, one step of it, and the states of its new tensors. */
+/* Put into `left` the limits that remain while `used` bytes of a level are held. Return 0 if they do not fit. */
+int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64_t *left) {
+    const int64_t *values = model->values[level];
+    const int code = code_of(model, level, limits);
+    const int64_t rest = values[code] - used;
+    if (rest < 0) {
+        return 0;
+    }
+    int low = 0, high = code;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (values[middle] <= rest) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    *left = limits - ((uint64_t)(code - low) << model->shift[level]);
+    return 1;
+}
+
+/* Return the least limits under which a program with this peak fits while `used` bytes of a level are held. */
+static uint64_t raised(const Model *model, int level, uint64_t peak, int64_t used) {
+    if (peak == UNKNOWN_PEAK) {
+        return peak;
+    }
+    const int64_t *values = model->values[level];
+    const int code = code_of(model, level, peak);
+    int least = code;
+    while (least < model->counts[level] && values[least] < values[code] + used) {
+        ++least;
+    }
+    return least < model->counts[level] ? peak + ((uint64_t)(least - code) << model->shift[level]) : UNKNOWN_PEAK;
+}
+
+/* Return the larger limit of each level. */
+static uint64_t larger(const Model *model, uint64_t one, uint64_t other) {
+    if (one == UNKNOWN_PEAK || other == UNKNOWN_PEAK) {
+        return UNKNOWN_PEAK;
+    }
+    uint64_t result = 0;
+    for (int level = 0; level < model->levels; ++level) {
+        const int mine = code_of(model, level, one), theirs = code_of(model, level, other);
+        result |= (uint64_t)(mine > theirs ? mine : theirs) << model->shift[level];
+    }
+    return result;
+}
+
+/* A candidate pipeline: its table, one step of it, and the states of its new tensors. */
 typedef struct {
     const PipelineClass *pipeline;
     uint32_t which;
@@ -10,7 +58,7 @@ typedef struct {
     const int32_t *fresh;
 } Stage;
 
-/* Put the states of new tensors into `fresh`. Return what these cost, infinity where the step does not apply. */
+/* Put the states of new tensors into `fresh`. Return their cost, infinity where the step does not apply. */
 static double new_tensors(const Model *model, const PipelineTable *table, int32_t step, uint32_t shape,
                           int32_t *fresh) {
     double cost = table->part[0].shape[shape] >= 0 ? 0 : INFINITY;
@@ -36,7 +84,7 @@ static int64_t held_by(const Model *model, const PipelineClass *pipeline, int32_
     return bytes;
 }
 
-/* Put the limits of a part into `left`. Return 0 if what is held meanwhile does not fit. */
+/* Put the limits of a part into `left`. Return 0 if the tensors held meanwhile do not fit. */
 static int limits_left(const Model *model, const Stage *stage, const PipelinePart *part, uint64_t limits,
                        uint64_t *left) {
     *left = limits;
@@ -49,7 +97,7 @@ static int limits_left(const Model *model, const Stage *stage, const PipelinePar
     return 1;
 }
 
-/* Return what a pipeline costs at least by the bounds of its parts' classes. */
+/* Return the lower bound of a pipeline by the class tuples of its parts. */
 static double pipeline_bound(const Model *model, const Stage *stage, uint64_t limits, double own, double budget) {
     const PipelineTable *table = stage->pipeline->table;
     for (int at = 0; at < table->parts && own <= budget; ++at) {
@@ -64,7 +112,7 @@ static double pipeline_bound(const Model *model, const Stage *stage, uint64_t li
     return own;
 }
 
-/* Put the states of a part's operands into `made`. Return 0 where one cannot be seen so. */
+/* Put the states of a part's operands into `made`. Return 0 where an operand has no such view. */
 static int operands_of(const Space *space, const PipelinePart *part, const int32_t *states, const int32_t *fresh,
                        int32_t *made) {
     for (int operand = 0; operand < part->operands; ++operand) {
@@ -122,7 +170,8 @@ void pipeline_edges(State *state, uint32_t number, double budget) {
 }
 
 /* Return the bytes of a level that a step holds while one of its parts runs. */
-static int64_t held(const State *state, uint32_t number, const Hyperedge *edge, const uint32_t *parts, int part, int level) {
+static int64_t held(const State *state, uint32_t number, const Hyperedge *edge, const uint32_t *parts, int part,
+                    int level) {
     const Model *model = state->model;
     const Node *node = &state->nodes[number];
     const Space *space = &model->space[table_at(state, node)->space];
@@ -139,8 +188,9 @@ static int64_t held(const State *state, uint32_t number, const Hyperedge *edge, 
     return edge->kind == EXTRA ? state->extras[edge->which].live[part * model->levels + level] : 0;
 }
 
-/* Return the peak of a program that begins with a step, given its parts and their peaks. */
-uint64_t peak_of(const State *state, uint32_t number, const Hyperedge *edge, const uint32_t *parts, const uint64_t *below) {
+/* Return the peak of a program that begins with a step, given its parts and their peaks, `below`. */
+uint64_t peak_of(const State *state, uint32_t number, const Hyperedge *edge, const uint32_t *parts,
+                 const uint64_t *below) {
     const Model *model = state->model;
     const Space *space = &model->space[table_at(state, &state->nodes[number])->space];
     uint64_t peak = edge->kind == KERNEL ? space->kernel_needs[edge->which] : 0;

@@ -1,17 +1,16 @@
-/* Recursive best-first search with memory [Korf1993]: of each node the cheapest step is looked into, as long as no
- * other seems cheaper, within a budget that says when to come back.
+/* Recursive best-first search with memory [Korf1993]: expand the edge of a node with the lowest bound until another
+ * edge has a lower one or the bound exceeds the budget.
  *
- * A node's `low` rises to what its most promising edge costs at least, `high` falls to the programs that are found, and
- * when they meet it is solved. What is learnt stays with the node, so to come back costs next to nothing. The way down
- * is a stack of its own: search can pause anywhere, and no problem is too deep.
+ * The `low` of a node rises to the lowest bound of its edges, its `high` falls to the cheapest program found; it is
+ * solved when they meet. Bounds stay with the node, so returning to it is cheap. The recursion has a stack of its own:
+ * search can pause anywhere, and depth is limited by memory only.
  */
 #include "state.h"
 
-/* To look for any program, rather than for a proof, it is better not to change one's mind too often. */
+/* The largest patience: a search for any program, rather than a proof, should switch edges rarely. */
 #define HASTE 0.1
-/* Edges are made for budgets this much larger than asked for, as budgets rise in small steps. */
+/* Edges are generated for budgets this much larger than needed, since budgets rise in small steps. */
 #define AHEAD 1.2
-
 
 double edge_low(const State *state, const Node *node, const Hyperedge *edge) {
     double total = edge->own;
@@ -54,7 +53,7 @@ void release(State *state) {
     }
 }
 
-/* Go down to a part. */
+/* Push a part on the stack. */
 static int enter(State *state, uint32_t number, double budget) {
     if (state->nodes[number].flags & ON_PATH) {
         state->progress.waiting = number;
@@ -64,19 +63,20 @@ static int enter(State *state, uint32_t number, double budget) {
     return GOING_ON;
 }
 
-/* Learn what is known from earlier of a node; return what has to be asked for that, else GOING_ON. */
+/* Recall earlier answers to a node. Return GOING_ON, or what Python has to provide. */
 static int look_up(State *state, uint32_t number) {
     Node *node = &state->nodes[number];
     const SubproblemTable *table = table_at(state, node);
     state->progress.waiting = number;
-    if (!table->asked) {
+    if (!table->answers) {
         return NEEDS_ANSWERS;
     }
     node->flags |= LOOKED_UP;
-    return table->asked == 1 || recall(state, number, &state->recalls[table->asked - 2]) ? GOING_ON : NEEDS_ASSUMPTION;
+    const int settled = table->answers == 1 || recall(state, number, &state->recalls[table->answers - 2]);
+    return settled ? GOING_ON : NEEDS_ASSUMPTION;
 }
 
-/* Take the programs that an edge is known to lead to. */
+/* Store the program that the parts of an edge have, if it is the cheapest so far. */
 static void adopt(State *state, uint32_t number, const Hyperedge *edge) {
     const Node *node = &state->nodes[number];
     const double high = edge_high(state, node, edge);
@@ -104,7 +104,7 @@ static void adopt(State *state, uint32_t number, const Hyperedge *edge) {
     tighten(state, number, 0, high, peak, state->found_count);
 }
 
-/* Bring the edge to the front that costs the least by what is known by now. Return that cost. */
+/* Move the edge with the lowest current bound to the front. Return that bound. */
 static double settle_front(State *state, uint32_t number) {
     Node *node = &state->nodes[number];
     while (node->count) {
@@ -130,7 +130,7 @@ static double settle_front(State *state, uint32_t number) {
     return INFINITY;
 }
 
-/* Return the part of an edge that is not done with and adds the most to its cost, NULL if there is none. */
+/* Return the unfinished part of an edge that adds the most to its cost, NULL if all are finished. */
 static const Part *heaviest(const State *state, const Node *node, const Hyperedge *edge) {
     const Part *found = NULL;
     double most = -1;
@@ -144,13 +144,13 @@ static const Part *heaviest(const State *state, const Node *node, const Hyperedg
     return found;
 }
 
-/* Go down the front edge, until something else seems cheaper or it costs too much. */
+/* Push the heaviest part of the front edge, within the budget at which another edge has a lower bound. */
 static int descend(State *state, uint32_t number, double budget) {
     const Node *node = &state->nodes[number];
     const Hyperedge *front = &node->edges[0];
     const Part *part = heaviest(state, node, front);
     if (!part) {
-        /* Sums of what is exact enough are so too, but for rounding. */
+        /* Sums of costs within the slack are within it too, except for rounding. */
         state->slack = done(state, node) ? state->slack : 1;
         return GOING_ON;
     }
@@ -161,11 +161,11 @@ static int descend(State *state, uint32_t number, double budget) {
     const double until = fmin(most, fmin(second, node->reach + 1));
     double below = fmax(least + floor((until - front->low) / part->times), floor(least * (1 + patience)));
     below = fmin(below, least + floor((most - front->low) / part->times));
-    /* Past that, sums are not exact: what is left to find out is whether there is a program at all. */
+    /* Beyond EXACT, sums are not exact: only whether a program exists is left to decide. */
     return enter(state, part->node, below < EXACT ? below : INFINITY);
 }
 
-/* Look at every step, whatever it costs. */
+/* Solve the parts of every edge, whatever its cost. */
 static int visit_every(State *state, Frame *frame) {
     Node *node = &state->nodes[frame->node];
     while (frame->entered - 1 < node->count) {
@@ -181,7 +181,7 @@ static int visit_every(State *state, Frame *frame) {
     return GOING_ON;
 }
 
-/* Make edges: a little more than the budget asks for, and twice as many where that was not enough. */
+/* Generate edges somewhat beyond the budget, and up to twice the previous reach where that was not enough. */
 static void reach_further(State *state, uint32_t number, double budget) {
     const Node *node = &state->nodes[number];
     double reach = AHEAD * fmax(budget < INFINITY ? budget : 0, node->low);
@@ -192,7 +192,7 @@ static void reach_further(State *state, uint32_t number, double budget) {
     generate(state, number, floor(fmax(reach, node->low)));
 }
 
-/* Take one turn on the node at the end of the way. */
+/* Take one turn on the node on top of the stack. */
 static int visit(State *state, int64_t *quota) {
     Frame *frame = &state->frames[state->frames_count - 1];
     const uint32_t number = frame->node;
@@ -212,7 +212,7 @@ static int visit(State *state, int64_t *quota) {
     if (state->abstract && !(node->flags & ABSTRACTED)) {
         return lookup_abstract(state, number, frame->budget, quota);
     }
-    if (state->model->unknown && !(node->flags & HAS_EXTRAS)) {
+    if (state->model->generic && !(node->flags & HAS_EXTRAS)) {
         state->progress.waiting = number;
         return NEEDS_STEPS;
     }
@@ -227,7 +227,7 @@ static int visit(State *state, int64_t *quota) {
         adopt(state, number, &node->edges[0]);
     }
     const double least = settle_front(state, number);
-    /* Steps beyond reach are not known. */
+    /* Edges beyond the reach are not generated: each costs at least reach + 1. */
     tighten(state, number, fmin(least, node->reach + 1), INFINITY, UNKNOWN_PEAK, 0);
     if (done(state, node) || node->low > frame->budget || least > node->reach) {
         return GOING_ON;
@@ -235,7 +235,7 @@ static int visit(State *state, int64_t *quota) {
     return descend(state, number, frame->budget);
 }
 
-/* Go on until the way is at its end, the quota used up, or something has to be asked. */
+/* Go on until the stack is empty, the quota is used up, or Python has to provide something. */
 int solve(State *state, int64_t *quota) {
     while (state->frames_count) {
         if (--*quota < 0) {

@@ -1,7 +1,7 @@
-/* The state of one search: nodes, what is known of them, and the way down that it is on.
+/* The state of one search: nodes, their bounds, and the stack of the recursion.
  *
- * Nothing here is global, so that searches do not meet. Arrays move when they grow: functions take numbers of nodes,
- * and pointers into arrays live no longer than to the next call that may make a node.
+ * Nothing is global, so that several threads can search. Arrays move when they grow: functions take the numbers of
+ * nodes, and a pointer into an array is valid until the next call that may add a node.
  */
 #ifndef MORELLO_STATE_H
 #define MORELLO_STATE_H
@@ -18,11 +18,11 @@
 #include "_engine.h"
 #pragma GCC visibility pop
 
-/* In place of a peak: no program is known that is looked into. */
+/* In place of a peak: unknown. */
 #define UNKNOWN_PEAK UINT64_MAX
-/* Costs are kept as doubles, which hold integers exactly up to here. */
+/* Doubles hold integers exactly up to here. */
 #define EXACT 9007199254740992.0
-/* What a turn of search returns besides the answers of `_engine.h`. */
+/* The status of a turn after which search goes on; the others are in `_engine.h`. */
 #define GOING_ON 100
 
 enum { KERNEL, LOOP, MOVE, PIPELINE, EXTRA, CLOSURE };
@@ -33,20 +33,20 @@ enum {
     LOOKED_UP = 8,
     RECALLED = IS_RECALLED,
     BY_PRIORITY = 32,
-    ABSTRACTED = 64           /* its abstract node has no more to tell */
+    ABSTRACTED = 64           /* the bound of its abstract node is taken over */
 };
 
-/* A part of an edge, and how often it runs. */
+/* A part of an edge, and how many times it runs. */
 typedef struct {
     double times;
     uint32_t node;
 } Part;
 
-/* A step on a node: no program that begins so costs less than `low`. `which` and `step` find it in its table. */
+/* A step on a node: no program that begins with it costs less than `low`. `which` and `step` locate it in the model. */
 typedef struct {
     double low, own;
     int64_t priority;
-    uint32_t first;           /* its parts, in the node's */
+    uint32_t first;           /* its parts, among those of the node */
     uint32_t which, step;
     uint16_t parts;
     uint8_t kind;
@@ -55,36 +55,36 @@ typedef struct {
 /* An operation with operand states. */
 typedef struct {
     int32_t space, tuple;
-    uint64_t relevant;        /* lanes of the limits that matter */
+    uint64_t relevant;        /* fields of the limits that matter */
     uint32_t kernel, kernels; /* those that take these states */
-    uint32_t open;            /* nodes that are not solved */
-    int32_t asked;            /* 0: not yet; 1: nothing is known from earlier; else 2 + place in `recalls` */
+    uint32_t open;            /* unsolved nodes */
+    int32_t answers;           /* 0: not yet; 1: no earlier answers; else 2 + place in `recalls` */
 } SubproblemTable;
 
-/* What search has learnt of one node beyond its first bounds. */
+/* Bounds of one node that are tighter than its initial ones. */
 typedef struct {
     uint64_t limits, peak;
     double low, high;
     uint32_t best;
 } Fact;
 
-/* A table and a shape: its nodes differ in limits. `version` counts what is learnt of them. */
+/* A table and a shape. Its nodes differ in limits. `version` counts changes of their bounds. */
 typedef struct {
     Fact *facts;
     uint32_t table, shape, version, count, room;
-    uint32_t abstract;        /* its abstract node, 0: not known yet */
+    uint32_t abstract;        /* its abstract node, 0: not made yet */
 } Family;
 
-/* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the family's, and
- * `best` 1 + that of the program of cost `high` among all found, 0: it is not known step by step. */
+/* A Spec: low <= cost <= high. Edges are generated up to the cost `reach`. `fact` is 1 + its place in the family, and
+ * `best` 1 + the place of the program of cost `high` in `found`, 0: its steps are not known. */
 typedef struct {
-    double low, high;         /* what is asked for most lies together, and what it is found by */
+    double low, high;         /* hot fields and the key come first, for the cache */
     uint64_t limits;
     uint32_t table, shape;
     uint32_t flags, count, family, fact;
     double reach;
     uint64_t peak;
-    Hyperedge *edges;              /* one block, with parts behind them */
+    Hyperedge *edges;         /* one block, followed by the parts */
     Part *parts;
     uint32_t version, choice, best, extra, pass;
 } Node;
@@ -92,10 +92,10 @@ typedef struct {
 typedef struct {
     double budget;
     uint32_t node;
-    uint32_t entered;         /* 0: just come here; else 1 + the edge to look at where every program is */
+    uint32_t entered;         /* 0: new; else 1 + the edge to visit in an exhaustive search */
 } Frame;
 
-/* A step that only Python knows; those of a node are chained by `next`. */
+/* A step of a generic rewrite, which Python provides. Those of a node are chained by `next`. */
 typedef struct {
     int64_t priority;
     double own;
@@ -105,8 +105,8 @@ typedef struct {
     int64_t *live;
 } Extra;
 
-/* A program that was found: its first step, and programs of the parts, by place + 1. They never change, so that what
- * takes a program over from other limits has its peak for good. */
+/* A program: its first step, and the programs of its parts, by place + 1. It never changes, so that a node with other
+ * limits can share it and its peak. */
 typedef struct {
     int64_t priority;
     uint32_t first;           /* the parts' nodes, then their programs, in `found_parts` */
@@ -118,10 +118,10 @@ typedef struct {
     uint64_t peak;
     Hyperedge edge;
     uint32_t first;           /* its parts, in `chosen_parts` */
-    uint8_t whole;            /* 1: all below it is chosen too */
+    uint8_t whole;            /* 1: all nodes below it have choices too */
 } Choice;
 
-/* Open addressing; `at` holds numbers + 1 of entries, whose keys are compared where they are kept. */
+/* A hash table with open addressing: `at` holds 1 + the numbers of entries, whose keys are in their own arrays. */
 typedef struct {
     uint32_t *at;
     uint64_t mask, count;
@@ -133,8 +133,8 @@ typedef struct {
 
 struct State {
     const Model *model;
-    State *abstract;          /* the search among patterns, NULL: none */
-    uint32_t looked_up;       /* the node that it looks into last, within which budget, and for which operand */
+    State *abstract;          /* the abstract search, NULL: none */
+    uint32_t looked_up;       /* the node of the last lookup, its budget, and the operand that it was at */
     int looked_up_for;
     double looked_up_within;
     Progress progress;
@@ -157,14 +157,14 @@ struct State {
     GROWING(Part, new_parts);
     int32_t settle;
     uint32_t pass;
-    double slack;             /* a node is done with when high <= slack * low: 1 for proofs */
-    double patience;          /* to return to a part only when it costs this much more: a part of its cost */
+    double slack;             /* a node is finished when high <= slack * low; 1: exact */
+    double patience;          /* share of a part's cost to explore beyond its budget */
 };
 
 /* The library exports the functions of `_engine.h` only. */
 #pragma GCC visibility push(hidden)
 
-/* nodes.c. What lacks memory leaves by `failure`. */
+/* nodes.c. Without memory, functions jump to `failure`. */
 void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, size_t size);
 #define ROOM(state, name)                                                                                             \
     ((state)->name##_count < (state)->name##_room                                                                     \
@@ -178,28 +178,22 @@ uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
 void tighten(State *state, uint32_t node, double low, double high, uint64_t peak, uint32_t best);
 void refresh(State *state, uint32_t node);
 void drop_edges(Node *node);
+int recall(State *state, uint32_t node, const Answers *known);
 
 /* abstract.c */
 int32_t pattern_of(const Model *model, int32_t state, int32_t tensor);
 void closure_edges(State *state, uint32_t node, double budget);
 int lookup_abstract(State *state, uint32_t node, double budget, int64_t *quota);
 
-/* limits.c */
 int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64_t *left);
-uint64_t raised(const Model *model, int level, uint64_t peak, int64_t used);
-uint64_t larger(const Model *model, uint64_t one, uint64_t other);
-
 /* generate.c and pipelines.c */
 void generate(State *state, uint32_t node, double budget);
 void pipeline_edges(State *state, uint32_t node, double budget);
-uint64_t peak_of(const State *state, uint32_t node, const Hyperedge *edge, const uint32_t *parts, const uint64_t *below);
+uint64_t peak_of(const State *state, uint32_t node, const Hyperedge *edge, const uint32_t *parts,
+                 const uint64_t *below);
 Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own);
 void keep_edge(State *state, Hyperedge *edge, double budget);
 void add_part(State *state, Hyperedge *edge, uint32_t node, double times);
-
-/* recall.c */
-int recall(State *state, uint32_t node, const Answers *known);
-void assume(State *state, uint32_t node, double low, double high);
 
 /* solve.c */
 int solve(State *state, int64_t *quota);
@@ -215,7 +209,7 @@ static inline int code_of(const Model *model, int level, uint64_t limits) {
     return (int)(above >> model->shift[level]);
 }
 
-/* No level has less of it. The bit above each lane takes the borrow. */
+/* Return whether no level has less. The guard bit above each field takes the borrow. */
 static inline int dominates(const Model *model, uint64_t limits, uint64_t other) {
     return (((limits | model->guard) - other) & model->guard) == model->guard;
 }
@@ -233,7 +227,7 @@ static inline double bound(const Model *model, const Space *space, int32_t tuple
     return low;
 }
 
-/* Return the class tuple with another class of one operand, -1: there is none. */
+/* Return the class tuple with another class of one operand, -1: none. */
 static inline int32_t tuple_after(const Model *model, const Space *space, int32_t tuple, int operand, int32_t cls) {
     return space->after[operand][tuple * model->classes + cls];
 }
@@ -242,7 +236,7 @@ static inline int solved(const Node *node) {
     return node->flags & SOLVED;
 }
 
-/* What is known of a node is exact enough for now. */
+/* Return whether the bounds of a node are within the slack. */
 static inline int done(const State *state, const Node *node) {
     return solved(node) || node->high <= state->slack * node->low;
 }
