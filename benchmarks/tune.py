@@ -31,9 +31,9 @@ from typing import Any
 import attrs
 import click
 from morello_bounds.mappers import mappers_for
-from morello_tune.beam import Options
+from morello_tune.beam import BeamOptions
 from morello_tune.proposers import proposer
-from morello_tune.tuner import Tuned, Tuner
+from morello_tune.tuner import Tuner, TuningResult
 from rich.console import Console
 from rich.table import Table
 
@@ -113,7 +113,7 @@ class Setting:
 
     def row(self, name: str, spec: str, seed: int = 0, **more: Any) -> dict[str, Any]:
         """Tune a Spec within the samples, and return what is told of it; of a run that was finished, what was told."""
-        options = attrs.evolve(Options(samples=self.samples, seed=seed), **more.pop("sizes", {}))
+        options = attrs.evolve(BeamOptions(samples=self.samples, seed=seed), **more.pop("sizes", {}))
         asked = {"spec": spec, "options": attrs.asdict(options), "proposer": more.pop("proposer", self.proposer)}
         asked |= {"effort": self.effort, "start": self.start}
         trace = done = None
@@ -143,7 +143,7 @@ class Setting:
         return SpecStore(folder / f"{row}-{self.target}.db")
 
 
-def row_of(name: str, done: Tuned) -> dict[str, Any]:
+def row_of(name: str, done: TuningResult) -> dict[str, Any]:
     """Return what is told of a Spec that was tuned."""
     return {
         "name": name,
@@ -158,7 +158,7 @@ def row_of(name: str, done: Tuned) -> dict[str, Any]:
         "samples": len(done.samples),
         "seconds": done.seconds,
         "verdicts": done.verdicts,
-        "paid": [{"item": one.item, "accepted": one.accepted, "gain": one.gain} for one in done.paid if one.accepted],
+        "paid": [{"item": one.item, "accepted": one.accepted, "gain": one.gain} for one in done.items if one.accepted],
         "way": [list(step) for step in done.best.way],
         "schedule": done.schedule.splitlines(),
     }
@@ -220,7 +220,7 @@ def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table("Spec", "target", *names)
     for one in rows:
         low, high = one["interval"]
-        paid = ", ".join(f"{item} {gain:.3f}" for item, gain in one["way"]) or "nothing beyond noise"
+        items = ", ".join(f"{item} {gain:.3f}" for item, gain in one["way"]) or "nothing beyond noise"
         table.add_row(
             one["name"],
             one["target"],
@@ -232,7 +232,7 @@ def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
             f"{one['noise']:.1%}",
             str(one["samples"]),
             f"{one['seconds']:.0f}",
-            paid,
+            items,
         )
     _console().print(table)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from morello_tune import Proposal, Proposer, Request, Session
+from morello_tune import PlanRequest, Proposal, Proposer, ProposerSession
 
 import tune
 from harness.specs import SPECS
@@ -74,10 +74,10 @@ def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch, 
     tune.print_ablations(rows)
 
 
-class Silent(Session):
+class Silent(ProposerSession):
     """Proposes nothing."""
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         return [()] * len(requests)
 
 

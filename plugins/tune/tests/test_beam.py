@@ -14,9 +14,9 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from morello_tune import MenuItem, Outcome, Proposal, Request, Session
-from morello_tune.beam import Options, Search, State, dropped, told
-from morello_tune.evaluate import Built, Measured, Refusal
+from morello_tune import MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
+from morello_tune.beam import BeamOptions, BeamSearch, BeamState, drop_items, sample_fields
+from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
 from morello_tune.trace import Trace
 
 from morello.errors import MorelloError
@@ -28,25 +28,25 @@ from .conftest import candidate
 ITEMS = [MenuItem(name=f"item{number}", text="", edits=lambda candidate: ()) for number in range(17)]
 
 
-def invented(key: str, value: float, relative: float = 1.0) -> Measured:
+def invented(key: str, value: float, relative: float = 1.0) -> MeasuredProgram:
     built: Any = type("Invented", (), {"key": key, "cost": 1})()
-    return Measured(built, candidate("product"), value, 0.0, relative)
+    return MeasuredProgram(built, candidate("product"), value, 0.0, relative)
 
 
 @attrs.define
-class Fake(Session):
+class Fake(ProposerSession):
     """Proposes as much as it is asked for, and remembers what it was told."""
 
-    asked: list[Request] = attrs.field(factory=list[Request])
-    heard: list[Outcome] = attrs.field(factory=list[Outcome])
+    asked: list[PlanRequest] = attrs.field(factory=list[PlanRequest])
+    heard: list[ProposalOutcome] = attrs.field(factory=list[ProposalOutcome])
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         self.asked += requests
         one = Proposal(item="item0", plan="a plan", schedule=())
         # One more than asked for, which must not count.
         return [[one] * (request.implementations + 1) for request in requests]
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
+    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
         self.heard += outcomes
 
 
@@ -64,37 +64,39 @@ class Times:
         for _ in schedules:
             self.count += 1
             lost = self.always is None and self.rng.random() < 0.2
-            found.append(Refusal("no program", "bad luck") if lost else invented(f"key{self.count}", 1.0).built)
+            found.append(Rejection("no program", "bad luck") if lost else invented(f"key{self.count}", 1.0).built)
         return found
 
-    def verify(self, built: Built) -> Refusal | None:
-        return Refusal("wrong", "bad luck") if self.always is None and self.rng.random() < 0.1 else None
+    def verify(self, built: BuiltProgram) -> Rejection | None:
+        return Rejection("wrong", "bad luck") if self.always is None and self.rng.random() < 0.1 else None
 
-    def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
+    def measure(
+        self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
+    ) -> tuple[MeasuredProgram, Paired]:
         time.sleep(self.seconds)
         gain = self.always or self.rng.lognormvariate(0, 0.2)
         found = known or Paired(parent.value, parent.value / gain, gain, gain, gain)
         return invented(built.key, found.second, parent.relative * found.gain), found
 
-    def verdict(self, found: Paired) -> Refusal | None:
-        return None if found.gain > 1 else Refusal("slower", "")
+    def verdict(self, found: Paired) -> Rejection | None:
+        return None if found.gain > 1 else Rejection("slower", "")
 
 
-def run(options: Options, times: Times | None = None, **more: Any) -> tuple[State, Fake]:
+def run(options: BeamOptions, times: Times | None = None, **more: Any) -> tuple[BeamState, Fake]:
     start, session = invented("start", 1.0), Fake()
-    search = Search(times or Times(random.Random(options.seed)), session, ITEMS, options, **more)
-    return search.run(State(start, [start])), session
+    search = BeamSearch(times or Times(random.Random(options.seed)), session, ITEMS, options, **more)
+    return search.run(BeamState(start, [start])), session
 
 
 def test_dropout_keeps_as_many_items_as_it_says() -> None:
     """A1: of 17 items 5.1 are kept with a dropout of 0.7, the same for the same seed."""
-    kept = [dropped(ITEMS, 0.7, seed) for seed in range(4000)]
+    kept = [drop_items(ITEMS, 0.7, seed) for seed in range(4000)]
     assert statistics.mean(map(len, kept)) == pytest.approx(5.1, abs=0.1)
-    assert kept == [dropped(ITEMS, 0.7, seed) for seed in range(4000)]
+    assert kept == [drop_items(ITEMS, 0.7, seed) for seed in range(4000)]
     assert min(map(len, kept)) == 1
     counts = [sum(item in menu for menu in kept) for item in ITEMS]
     assert max(counts) < 1.2 * min(counts)
-    assert [len(dropped(ITEMS, share, 1)) for share in (0.0, 1.0)] == [17, 1]
+    assert [len(drop_items(ITEMS, share, 1)) for share in (0.0, 1.0)] == [17, 1]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_dropout_keeps_as_many_items_as_it_says() -> None:
 )
 def test_samples_are_at_most_those_of_the_paper(plans: int, implementations: int, iterations: int, most: int) -> None:
     """A2: with all that is proposed faster, the beam is full after the first iteration, and all samples are taken."""
-    options = Options(plans=plans, implementations=implementations, iterations=iterations)
+    options = BeamOptions(plans=plans, implementations=implementations, iterations=iterations)
     assert options.most_samples == most
     state, session = run(options, Times(random.Random(0), always=1.01))
     assert len(state.samples) == most == len(session.heard)
@@ -122,12 +124,12 @@ def test_beams_hold_what_beat_its_parent_and_no_more(
     beam: int, plans: int, implementations: int, iterations: int, samples: int | None, seed: int
 ) -> None:
     """A2: never what is slower than its parent, never more than the beam or the budget."""
-    options = Options(
+    options = BeamOptions(
         beam=beam, plans=plans, implementations=implementations, iterations=iterations, samples=samples, seed=seed
     )
-    seen: list[State] = []
+    seen: list[BeamState] = []
 
-    def check(state: State) -> None:
+    def check(state: BeamState) -> None:
         assert len(state.beam) <= beam
         assert [one.relative for one in state.beam] == sorted((one.relative for one in state.beam), reverse=True)
         seen.append(state)
@@ -140,30 +142,32 @@ def test_beams_hold_what_beat_its_parent_and_no_more(
     for one in state.samples:
         assert (one.verdict == "accepted") == (one.paired is not None and one.paired.gain > 1)
     again, _ = run(options)
-    assert [told(one) for one in again.samples] == [told(one) for one in state.samples]
+    assert [sample_fields(one) for one in again.samples] == [sample_fields(one) for one in state.samples]
     assert len({request.seed for request in session.asked}) == len(session.asked)
 
 
 def test_time_that_is_up_ends_it_between_two_samples() -> None:
-    state, _ = run(Options(seconds=0.1), Times(random.Random(0), always=1.01, seconds=0.02))
+    state, _ = run(BeamOptions(seconds=0.1), Times(random.Random(0), always=1.01, seconds=0.02))
     # A busy machine sleeps for longer, so that there may be fewer.
     assert 1 <= len(state.samples) <= 6
 
 
 def test_what_is_not_measured_in_time_is_no_sample() -> None:
     class Late(Times):
-        def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
+        def measure(
+            self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
+        ) -> tuple[MeasuredProgram, Paired]:
             if built.key == "key3":
                 raise TimeoutError
             return super().measure(built, parent, known)
 
-    state, session = run(Options(iterations=1), Late(random.Random(0), always=1.01))
+    state, session = run(BeamOptions(iterations=1), Late(random.Random(0), always=1.01))
     assert [one.measured.built.key for one in state.samples if one.measured] == ["key1", "key2"]
     assert len(session.heard) == 2
 
 
 def test_the_way_to_a_program_names_its_items() -> None:
-    state, _ = run(Options(iterations=3), Times(random.Random(0), always=1.1))
+    state, _ = run(BeamOptions(iterations=3), Times(random.Random(0), always=1.1))
     assert [item for item, _ in state.best.way] == ["item0"] * 3
     assert state.best.relative == pytest.approx(1.1**3)
 
@@ -175,7 +179,7 @@ def test_traces_have_all_samples_and_their_times_are_used_again(tmp_path: Path) 
     path = tmp_path / "trace.jsonl"
     trace = Trace.open(path, TASK)
     trace.write("start", **TASK)
-    state, _ = run(Options(iterations=2, samples=20), trace=trace)
+    state, _ = run(BeamOptions(iterations=2, samples=20), trace=trace)
     lines = [json.loads(one) for one in path.read_text().splitlines()]
     assert [one["event"] for one in lines] == ["start"] + ["sample"] * 20
     assert [one["verdict"] for one in lines[1:]] == [one.verdict for one in state.samples]
@@ -186,7 +190,7 @@ def test_traces_have_all_samples_and_their_times_are_used_again(tmp_path: Path) 
     measured = [one for one in state.samples if one.paired]
     assert len(known.known) == len(measured)
 
-    same, _ = run(Options(iterations=1, samples=len(state.samples)), _Replayed(state), trace=known)
+    same, _ = run(BeamOptions(iterations=1, samples=len(state.samples)), _Replayed(state), trace=known)
     first = state.samples[: len(same.samples)]
     assert [one.paired for one in same.samples] == [one.paired for one in first]
     known.write("end")
@@ -203,19 +207,21 @@ def test_traces_have_all_samples_and_their_times_are_used_again(tmp_path: Path) 
 class _Replayed(Times):
     """Makes the same programs again, but no times."""
 
-    def __init__(self, state: State):
+    def __init__(self, state: BeamState):
         super().__init__(random.Random(0))
         self.programs = [
-            one.measured.built if one.measured else Refusal("no program", one.reason) for one in state.samples
+            one.measured.built if one.measured else Rejection("no program", one.reason) for one in state.samples
         ]
 
     def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Any]:
         made, self.programs = self.programs[: len(schedules)], self.programs[len(schedules) :]
         return made
 
-    def verify(self, built: Built) -> Refusal | None:
+    def verify(self, built: BuiltProgram) -> Rejection | None:
         raise AssertionError("it was verified before")
 
-    def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
+    def measure(
+        self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
+    ) -> tuple[MeasuredProgram, Paired]:
         assert known, "it was timed before"
         return super().measure(built, parent, known)

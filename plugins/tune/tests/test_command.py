@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from morello_tune.beam import Options, State
+from morello_tune.beam import BeamOptions, BeamState
 from morello_tune.cli import TuneDisplay
 from morello_tune.evaluate import Evaluator
 from morello_tune.proposers import OFFLINE
@@ -149,13 +149,13 @@ def test_progress_fits_into_a_narrow_line() -> None:
     lines: list[str] = []
 
     class Watched(TuneDisplay):
-        def __call__(self, state: State, evaluator: Evaluator) -> None:
+        def __call__(self, state: BeamState, evaluator: Evaluator) -> None:
             super().__call__(state, evaluator)
             lines.append(self.describe())
 
     with Watched(goal.name) as display:
         lines.append(display.describe())
-        options = Options(plans=1, implementations=1, iterations=2)
+        options = BeamOptions(plans=1, implementations=1, iterations=2)
         start = goal.apply("move 0 to GL as col_major").synthesize(db=False, progress=False)
         Tuner(goal=start, proposer=OFFLINE, options=options, tell=display).run()
     assert len(lines) >= 3

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +18,13 @@ from typing import Any
 
 import attrs
 import pytest
-from morello_tune.beam import Options
+from morello_tune.beam import BeamOptions
 from morello_tune.proposers import proposer
-from morello_tune.proposers.command import Program
+from morello_tune.proposers.command import CommandModel
 from morello_tune.proposers.language import Spent, Unanswered
-from morello_tune.proposers.openai import Endpoint, Settings, settings
+from morello_tune.proposers.openai import OpenAIModel, OpenAISettings, settings
 from morello_tune.proposers.prompts import chosen_item, schedule_in
-from morello_tune.tuner import Tuned, Tuner
+from morello_tune.tuner import Tuner, TuningResult
 
 from morello import api
 from morello.errors import MorelloError
@@ -91,7 +92,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
                 texts = [one["content"] for one in body["messages"]]
                 with state.lock:
                     state.prompts.append(texts)
-                    state.headers.append(dict(self.headers))
+                    state.headers.append({name.lower(): value for name, value in self.headers.items()})
                     state.at_once += 1
                     state.most = max(state.most, state.at_once)
                 try:
@@ -138,9 +139,9 @@ def slow() -> Goal:
     return goal.apply(text).synthesize(db=False, progress=False)
 
 
-def tune(goal: Goal, trace: Path | None = None, name: str = "openai", **sizes: Any) -> Tuned:
+def tune(goal: Goal, trace: Path | None = None, name: str = "openai", **sizes: Any) -> TuningResult:
     given = {"plans": 1, "implementations": 1, "iterations": 1, "dropout": 0.0, **sizes}
-    return Tuner(goal=goal, proposer=proposer(name, "x86_avx2"), options=Options(**given), trace=trace).run()
+    return Tuner(goal=goal, proposer=proposer(name, "x86_avx2"), options=BeamOptions(**given), trace=trace).run()
 
 
 def test_a_good_answer_is_measured(serve: Callable[..., Server], slow: Goal, tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_a_good_answer_is_measured(serve: Callable[..., Server], slow: Goal, tmp
         assert words in plan[1]
     for words in ("- tile [SIZES, ...] [parallel]", "Plan:", "Use the vector kernel", "whole new schedule"):
         assert words in edit[1]
-    assert all(one["Authorization"] == f"Bearer {KEY}" for one in server.headers)
+    assert all(one["authorization"] == f"Bearer {KEY}" for one in server.headers)
     assert KEY not in trace.read_text()
 
 
@@ -255,7 +256,7 @@ def billed(texts: list[str], most: int = 50) -> Any:
     return 200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}], "usage": usage}).encode()
 
 
-def asked(endpoint: Endpoint, count: int) -> list[str]:
+def asked(endpoint: OpenAIModel, count: int) -> list[str]:
     """Ask an endpoint for so many answers in parallel; return those that there are."""
 
     def ask(number: int) -> str:
@@ -275,7 +276,7 @@ def test_parallel_requests_keep_to_the_budget_exactly(serve: Callable[..., Serve
         return billed(texts)
 
     server = serve(script, parallel=8, max_tokens=50, **limit)
-    endpoint = Endpoint(settings())
+    endpoint = OpenAIModel(settings())
     answers, facts = asked(endpoint, 40), endpoint.facts()
     assert len(answers) == len(server.prompts) == facts["requests"]
     assert server.most > 1
@@ -293,7 +294,7 @@ def test_what_is_not_told_counts_in_full_and_what_was_refused_not(serve: Callabl
         (200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode()),
     ]
     serve(lambda texts: scripts.pop(0), retries=0, tokens=100_000, max_tokens=50)
-    endpoint = Endpoint(settings())
+    endpoint = OpenAIModel(settings())
     spent: list[int] = []
     for _ in range(4):
         with suppress(Unanswered):
@@ -323,7 +324,7 @@ def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server]
     serve(lambda texts: pieces, timeout=0.2, retries=1)
     began = time.monotonic()
     with pytest.raises(Unanswered, match="timed out; tried 2 times"):
-        Endpoint(settings()).answer("SYSTEM", ["x"])
+        OpenAIModel(settings()).answer("SYSTEM", ["x"])
     assert 0.4 <= time.monotonic() - began < 5
 
 
@@ -356,7 +357,7 @@ def test_an_interrupt_does_not_wait_for_answers(
 
 
 def test_a_command_that_is_stopped_while_it_starts_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    program, start = Program(["sleep", "60"]), subprocess.Popen
+    program, start = CommandModel(["sleep", "60"]), subprocess.Popen
 
     def stopped(*args: Any, **named: Any) -> Any:
         process = start(*args, **named)
@@ -375,7 +376,7 @@ def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys:
     with pytest.raises(MorelloError, match=r"answered 401: wrong key \*\*\*") as caught:
         tune(slow)
     assert KEY not in str(caught.value) + repr(caught.value.__dict__)
-    assert KEY not in repr(Settings(key=KEY))
+    assert KEY not in repr(OpenAISettings(key=KEY))
     # Not even another place that the endpoint names is given it.
     other = serve(answering(GOOD))
     serve(lambda texts: (302, {"Location": "http://127.0.0.1:1/"}, b""))
@@ -448,3 +449,17 @@ def test_plans_and_schedules_are_found_in_answers() -> None:
         assert item.name in ("tile", "register_tile")
     assert chosen_item("tile, then reorder", STANDARD) is None
     assert schedule_in("```\na\n```\nthen\n```spec\nschedule x for y {\n  b\n}\n```").strip() == "b"
+
+
+def test_no_header_is_sent_without_a_key(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(answering(GOOD), key="")
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    assert OpenAIModel(settings()).answer("SYSTEM", ["x"]) == GOOD
+    assert "authorization" not in server.headers[0]
+
+
+def test_the_client_is_an_extra(serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(answering(GOOD))
+    monkeypatch.setattr(sys.modules[OpenAIModel.__module__], "find_spec", lambda name: None)
+    with pytest.raises(MorelloError, match=r"pip install 'morello-tune\[openai\]'"):
+        tune(slow)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from morello_tune import evaluate
-from morello_tune.evaluate import Evaluator, Refusal
+from morello_tune.evaluate import Evaluator, Rejection
 
 from morello.host import missing_features
 from morello.runtime.paired import Paired
@@ -58,5 +58,5 @@ def test_a_gain_is_beyond_noise_and_its_interval_above_one(gain: float, width: f
     made = Evaluator(found("relu"), find_compiler(None))
     verdict = made.verdict(Paired(gain, 1.0, gain, gain * math.exp(-width), gain * math.exp(width), noise))
     assert (verdict is None) == (math.log(gain) > noise and gain * math.exp(-width) > 1)
-    if isinstance(verdict, Refusal):
+    if isinstance(verdict, Rejection):
         assert verdict.verdict == ("noise" if gain > 1 else "slower")

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 import pytest
-from morello_tune.beam import Options
+from morello_tune.beam import BeamOptions
 from morello_tune.proposers import proposer
 from morello_tune.reuse import alike, recipes
-from morello_tune.tuner import Tuned, Tuner
+from morello_tune.tuner import Tuner, TuningResult
 
 from morello import api
 from morello.db.measured import Machine, Measured
@@ -65,8 +65,8 @@ def test_recipes_are_of_the_same_operation_and_types_nearest_first(tmp_path: Pat
     ]
 
 
-def tune(goal: Goal, **more: Any) -> Tuned:
-    options = Options(beam=2, plans=2, implementations=1, iterations=2, samples=10)
+def tune(goal: Goal, **more: Any) -> TuningResult:
+    options = BeamOptions(beam=2, plans=2, implementations=1, iterations=2, samples=10)
     return Tuner(goal=goal, proposer=proposer("offline", "x86_avx2"), options=options, **more).run()
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import attrs
 import pytest
-from morello_tune import Proposal, Proposer, Request, Session, Task, TuningInfo, tune
-from morello_tune.beam import Options, State
+from morello_tune import PlanRequest, Proposal, Proposer, ProposerSession, TuningInfo, TuningTask, tune
+from morello_tune.beam import BeamOptions, BeamState
 from morello_tune.evaluate import Evaluator
 from morello_tune.proposers import proposer
 from morello_tune.recorded import morello_recorded_program
-from morello_tune.tuner import Tuned, Tuner
+from morello_tune.tuner import Tuner, TuningResult
 
 from morello import api
 from morello.db import measured as measured_db
@@ -49,13 +49,13 @@ def slow() -> Goal:
 
 
 @attrs.define
-class Scripted(Session):
+class Scripted(ProposerSession):
     """Proposes the given schedules, then nothing."""
 
-    task: Task
+    task: TuningTask
     texts: Sequence[str]
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         made = []
         for text in self.texts:
             try:
@@ -70,8 +70,8 @@ def scripted(*texts: str) -> Proposer:
     return Proposer(name="script", start=lambda task: Scripted(task, texts))
 
 
-def tuned(goal: Goal, *texts: str, **options: Any) -> Tuned:
-    sizes = Options(plans=1, implementations=len(texts), iterations=1)
+def tuned(goal: Goal, *texts: str, **options: Any) -> TuningResult:
+    sizes = BeamOptions(plans=1, implementations=len(texts), iterations=1)
     return Tuner(goal=goal, proposer=scripted(*texts), options=sizes, **options).run()
 
 
@@ -79,7 +79,7 @@ GOOD = "move 0 to L1\nmove 1 to L1\nselect VectorRelu"
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, SpecStore, Path]:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[TuningResult, SpecStore, Path]:
     folder = tmp_path_factory.mktemp("tuned")
     store, trace = SpecStore(folder / "a.db"), folder / "trace.jsonl"
     texts = (GOOD, "select Nothing", "tile [128, 128]", "move 0 to L1\nmove 1 to L1\nselect VectorRelu", SLOW)
@@ -87,14 +87,14 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, SpecStore,
     done = Tuner(
         goal=attrs.evolve(slow()),
         proposer=scripted(*texts),
-        options=Options(plans=1, implementations=len(texts), iterations=1),
+        options=BeamOptions(plans=1, implementations=len(texts), iterations=1),
         db=store,
         trace=trace,
     ).run()
     return done, store, trace
 
 
-def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[Tuned, SpecStore, Path]) -> None:
+def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[TuningResult, SpecStore, Path]) -> None:
     done, _, trace = outcome
     assert done.improved
     assert done.gain > 1.2
@@ -107,8 +107,13 @@ def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[Tuned, SpecStor
     assert "<answer>:1:" in reasons[0]
     assert "larger than 64" in reasons[1]
     done.kernel.check()
-    (paid,) = done.paid
-    assert (paid.item, paid.samples, paid.measured, paid.accepted) == ("script", 5, 1, 1)
+    (items,) = done.items
+    assert (items.item, items.samples, items.measured, items.accepted) == (
+        "script",
+        5,
+        1,
+        1,
+    )
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
     assert [one["event"] for one in lines] == ["start", *["sample"] * 5, "end"]
     assert lines[1]["feedback"]["holds"]["L1"] == 32768
@@ -119,7 +124,7 @@ def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[Tuned, SpecStor
 
 
 def test_the_fastest_is_used_on_such_a_machine_and_never_taken_for_the_optimum(
-    outcome: tuple[Tuned, SpecStore, Path],
+    outcome: tuple[TuningResult, SpecStore, Path],
 ) -> None:
     done, store, _ = outcome
     kernel = api.compile(fresh(), db=store, progress=False)
@@ -165,13 +170,13 @@ def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
 
     class Interrupted(Scripted):
-        def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
             if not self.texts:
                 raise KeyboardInterrupt
             return super().propose(requests)
 
     stopped = Proposer(name="stopped", start=lambda task: Interrupted(task, (GOOD,)))
-    done = Tuner(goal=slow(), proposer=stopped, options=Options(plans=1, iterations=3), db=store).run()
+    done = Tuner(goal=slow(), proposer=stopped, options=BeamOptions(plans=1, iterations=3), db=store).run()
     assert done.interrupted
     assert done.schedule == GOOD
     assert measured_db.counts(store.file) == {"x86_avx2": 1}
@@ -184,14 +189,14 @@ def test_a_budget_of_time_is_kept(name: str) -> None:
     done = Tuner(
         goal=goal,
         proposer=proposer(name, "x86_avx2"),
-        options=Options(seconds=2.0, iterations=10_000, dropout=0.0),
+        options=BeamOptions(seconds=2.0, iterations=10_000, dropout=0.0),
         completing=SearchBudget(),
     ).run()
     assert done.seconds <= time.monotonic() - began < 8.0
 
 
 def test_no_time_leaves_the_start() -> None:
-    done = Tuner(goal=slow(), proposer=scripted(GOOD), options=Options(seconds=0.0)).run()
+    done = Tuner(goal=slow(), proposer=scripted(GOOD), options=BeamOptions(seconds=0.0)).run()
     assert not done.samples
     assert not done.improved
 
@@ -199,7 +204,7 @@ def test_no_time_leaves_the_start() -> None:
 def test_what_is_not_confirmed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, goal = SpecStore(tmp_path / "a.db"), slow()
 
-    def nothing(self: Tuner, state: State, *_: object) -> Any:
+    def nothing(self: Tuner, state: BeamState, *_: object) -> Any:
         return state.start, Paired(1.0, 1.0, 1.0, 1.0, 1.0)
 
     monkeypatch.setattr(Tuner, "_confirmed", nothing)
@@ -215,9 +220,9 @@ def test_what_is_not_confirmed_is_not_kept(tmp_path: Path, monkeypatch: pytest.M
 
 def test_wrong_programs_never_enter(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: Evaluator, built: Any) -> Any:
-        from morello_tune.evaluate import Refusal
+        from morello_tune.evaluate import Rejection
 
-        return Refusal("wrong", "invented")
+        return Rejection("wrong", "invented")
 
     monkeypatch.setattr(Evaluator, "verify", wrong)
     done = tuned(slow(), GOOD)
@@ -240,7 +245,7 @@ def test_proposers_find_faster_programs_than_a_slow_one(name: str) -> None:
     made = Tuner(
         goal=goal,
         proposer=proposer(name, "x86_avx2"),
-        options=Options(beam=2, plans=4, implementations=1, iterations=3, dropout=0.3, samples=16),
+        options=BeamOptions(beam=2, plans=4, implementations=1, iterations=3, dropout=0.3, samples=16),
     ).run()
     assert len(made.samples) <= 16
     assert made.gain > 1.1
@@ -257,7 +262,7 @@ def test_plans_are_the_same_for_the_same_seed() -> None:
         from morello_tune import Candidate
         from morello_tune.menu import STANDARD
 
-        task = Task(
+        task = TuningTask(
             name="kernel",
             start=Candidate(target=goal.target, impl=of.impl),
             info=TuningInfo(),
@@ -267,7 +272,9 @@ def test_plans_are_the_same_for_the_same_seed() -> None:
         )
         session = proposer("offline", "x86_avx2").start(task)
         requests = [
-            Request(candidate=task.start, menu=STANDARD, implementations=2, iteration=1, iterations=2, seed=seed + at)
+            PlanRequest(
+                candidate=task.start, menu=STANDARD, implementations=2, iteration=1, iterations=2, seed=seed + at
+            )
             for at in range(4)
         ]
         return [one.plan for each in session.propose(requests) for one in each]
@@ -282,7 +289,7 @@ def test_the_k_best_have_c_of_their_own_and_rising_costs() -> None:
         f"(Matmul(1×6×4×16, (f32, GL), (f32, GL), (f32, GL), serial), {LIMITS})", target="x86_avx2", profile="base"
     )
     done = Tuner(
-        goal=goal, proposer=proposer("kbest", "x86_avx2"), options=Options(iterations=3), extra={"top": 4}
+        goal=goal, proposer=proposer("kbest", "x86_avx2"), options=BeamOptions(iterations=3), extra={"top": 4}
     ).run()
     # The start is the first of them.
     assert done.samples[0].verdict == "duplicate"
@@ -314,7 +321,7 @@ def test_clock_and_model_disagree_where_both_tell_programs_apart() -> None:
     # The start costs more and is slower: there they agree.
     assert done.disagreement == (1, 0, 1.0)
 
-    def with_cost(cost: int, low: float, gain: float, high: float) -> Tuned:
+    def with_cost(cost: int, low: float, gain: float, high: float) -> TuningResult:
         built = attrs.evolve(sample.measured.built, cost=cost)  # pyright: ignore
         measured = attrs.evolve(sample.measured, built=built)  # pyright: ignore
         paired = attrs.evolve(sample.paired, low=low, gain=gain, high=high)  # pyright: ignore

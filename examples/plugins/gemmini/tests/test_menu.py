@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pluggy
-from morello_tune import Candidate, Task
-from morello_tune.beam import Options, Search, State
+from morello_tune import Candidate, TuningTask
+from morello_tune.beam import BeamOptions, BeamSearch, BeamState
 from morello_tune.evaluate import Evaluator
 from morello_tune.hooks import tuning_info
 from morello_tune.menu import menu_for
@@ -53,7 +53,7 @@ def test_tuning_goes_by_the_metric(registry: Registry, tuning_plugins: pluggy.Pl
     evaluator = Evaluator(goal=plain, compiler=find_compiler())
     start, known = evaluator.start(plain.impl), menu_for("gemmini", tuning_plugins)
     menu = known["resident"], known["overwrite"]
-    task = Task(
+    task = TuningTask(
         name="plain",
         start=start.candidate,
         info=tuning_info("gemmini", tuning_plugins),
@@ -62,8 +62,8 @@ def test_tuning_goes_by_the_metric(registry: Registry, tuning_plugins: pluggy.Pl
         cost=evaluator.cost,
         menu=menu,
     )
-    options = Options(beam=1, plans=2, implementations=1, iterations=3, dropout=0.0, seed=1)
-    found = Search(evaluator, OFFLINE.start(task), menu, options).run(State(start, [start])).best
+    options = BeamOptions(beam=1, plans=2, implementations=1, iterations=3, dropout=0.0, seed=1)
+    found = BeamSearch(evaluator, OFFLINE.start(task), menu, options).run(BeamState(start, [start])).best
     assert start.value == _work(plain)
     assert found.value == _work(best)
     assert found.spread == 0
@@ -71,6 +71,6 @@ def test_tuning_goes_by_the_metric(registry: Registry, tuning_plugins: pluggy.Pl
 
 def test_arrays_say_what_they_are(registry: Registry, tuning_plugins: pluggy.PluginManager) -> None:
     for name in registry.names:
-        told = tuning_info(name, tuning_plugins)
-        assert "layout[0, 2, 1, 2p" in told.description
-        assert len(told.rules) > 3
+        info = tuning_info(name, tuning_plugins)
+        assert "layout[0, 2, 1, 2p" in info.description
+        assert len(info.rules) > 3

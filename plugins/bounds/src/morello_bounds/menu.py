@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello_tune import Candidate, MenuItem, hookimpl
-from morello_tune.edits import begun, edited, sites
+from morello_tune.edits import child_started, distinct_edits, sites
 
 from morello.rewrites.base import Rewrite
 from morello.schedule import Schedule
@@ -19,9 +19,11 @@ def _edits(candidate: Candidate) -> Iterator[Schedule]:
         for mapper in STANDARD:
             for schedule in () if mapper.adaptive else mapper.propose(candidate.spec, candidate.target, 0):
                 if all(isinstance(step, Rewrite) for step in schedule):
-                    yield partial(begun, candidate, root, *(one for one in schedule if isinstance(one, Rewrite)))
+                    yield partial(
+                        child_started, candidate, root, *(one for one in schedule if isinstance(one, Rewrite))
+                    )
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 MAPPER = MenuItem(

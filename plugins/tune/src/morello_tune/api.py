@@ -13,9 +13,9 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.choice import ProfileLike
 from morello.search.budget import SearchBudget
-from morello_tune.beam import Options
+from morello_tune.beam import BeamOptions
 from morello_tune.proposers import proposer as named
-from morello_tune.tuner import Tuned, Tuner, check_options
+from morello_tune.tuner import Tuner, TuningResult, check_options
 
 
 def tune(
@@ -39,7 +39,7 @@ def tune(
     threads: int | None = None,
     budget: SearchBudget | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Return the fastest program found by measuring edits of a schedule, which `proposer` plans.
 
     It begins with the program that `compile` would give without measurements. Sizes are those of the beam search: it
@@ -49,7 +49,7 @@ def tune(
     that make no search.
     """
     goal = goal_from(what, target, profile)
-    sizes = Options(
+    sizes = BeamOptions(
         beam=beam,
         plans=plans,
         implementations=implementations,

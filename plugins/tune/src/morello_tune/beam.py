@@ -14,8 +14,8 @@ import attrs
 from morello.errors import MorelloError
 from morello.runtime.paired import Paired
 from morello.schedule import Schedule, schedule_text
-from morello_tune.evaluate import Built, Measured, Refusal
-from morello_tune.interface import Candidate, MenuItem, Outcome, Proposal, Request, Session
+from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
+from morello_tune.interface import Candidate, MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
 from morello_tune.trace import Trace
 
 #: Programs that are built together: time that is up is noticed after so many.
@@ -23,7 +23,7 @@ _TOGETHER = 12
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class BeamOptions:
     """The sizes of a search: how many programs are kept, plans for each, implementations of a plan, and iterations.
 
     `dropout` is the probability with which an item is left out of the menu of a plan. It ends after so many `samples`,
@@ -55,53 +55,57 @@ class Options:
 class Evaluates(Protocol):
     """Makes programs of schedules, and measures them."""
 
-    def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Built | Refusal]: ...
+    def prepare(
+        self, schedules: Sequence[Schedule], known: Callable[[str], bool]
+    ) -> list[BuiltProgram | Rejection]: ...
 
-    def verify(self, built: Built) -> Refusal | None: ...
+    def verify(self, built: BuiltProgram) -> Rejection | None: ...
 
-    def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]: ...
+    def measure(
+        self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
+    ) -> tuple[MeasuredProgram, Paired]: ...
 
-    def verdict(self, found: Paired) -> Refusal | None: ...
+    def verdict(self, found: Paired) -> Rejection | None: ...
 
 
 @attrs.frozen(kw_only=True)
-class Sample:
+class TuningSample:
     """An implementation, and what became of it. `paired` are its times against its parent's, if it was measured."""
 
     iteration: int
-    parent: Measured
+    parent: MeasuredProgram
     proposal: Proposal
     verdict: str
     reason: str = ""
-    measured: Measured | None = None
+    measured: MeasuredProgram | None = None
     paired: Paired | None = None
 
 
 @attrs.define
-class State:
+class BeamState:
     """The search so far: all samples, the beam, and the best program."""
 
-    start: Measured
-    beam: list[Measured]
-    samples: list[Sample] = attrs.field(factory=list[Sample])
+    start: MeasuredProgram
+    beam: list[MeasuredProgram]
+    samples: list[TuningSample] = attrs.field(factory=list[TuningSample])
     iteration: int = 0
 
     @property
-    def best(self) -> Measured:
+    def best(self) -> MeasuredProgram:
         """Return the fastest program."""
         return self.beam[0]
 
 
 @attrs.define
-class Search:
+class BeamSearch:
     """Looks for faster programs. `tell` hears of every sample."""
 
     evaluator: Evaluates
-    session: Session
+    session: ProposerSession
     menu: Sequence[MenuItem]
-    options: Options
+    options: BeamOptions
     trace: Trace = attrs.field(factory=Trace)
-    tell: Callable[[State], None] = lambda state: None
+    tell: Callable[[BeamState], None] = lambda state: None
     started: float = attrs.field(factory=time.monotonic)
     #: When to end, of `time.monotonic`.
     deadline: float = attrs.field(default=attrs.Factory(lambda self: self.started + self.options.time, takes_self=True))
@@ -111,7 +115,7 @@ class Search:
         """Return the seconds since it was made."""
         return time.monotonic() - self.started
 
-    def run(self, state: State, iterations: int | None = None) -> State:
+    def run(self, state: BeamState, iterations: int | None = None) -> BeamState:
         """Go on from a state until the iterations or the budget end, or nothing is proposed any more.
 
         The state is up to date when it is interrupted.
@@ -124,16 +128,16 @@ class Search:
                 break
         return state
 
-    def _iterate(self, state: State, number: int) -> bool:
+    def _iterate(self, state: BeamState, number: int) -> bool:
         """Do one iteration; return False if nothing was proposed."""
         options = self.options
-        requests, parents = list[Request](), list[Measured]()
+        requests, parents = list[PlanRequest](), list[MeasuredProgram]()
         for place, member in enumerate(state.beam):
             for plan in range(options.plans):
                 seed = random.Random(f"{options.seed} {state.iteration} {place} {plan}").getrandbits(32)
-                menu = dropped(applying(self.menu, member.candidate), options.dropout, seed)
+                menu = drop_items(applicable_items(self.menu, member.candidate), options.dropout, seed)
                 requests.append(
-                    Request(
+                    PlanRequest(
                         candidate=member.candidate,
                         menu=menu,
                         implementations=options.implementations,
@@ -149,7 +153,7 @@ class Search:
             for one in proposals[: None if self.session.once else options.implementations]
         ]
         made = made[: max(0, self._left(state))]
-        outcomes: list[Outcome] = []
+        outcomes: list[ProposalOutcome] = []
         for first in range(0, len(made), _TOGETHER):
             if self._late():
                 break
@@ -157,16 +161,16 @@ class Search:
         self.session.learn(outcomes)
         return bool(made)
 
-    def _judged(self, state: State, made: Sequence[tuple[Measured, Proposal]]) -> list[Outcome]:
+    def _judged(self, state: BeamState, made: Sequence[tuple[MeasuredProgram, Proposal]]) -> list[ProposalOutcome]:
         """Measure proposals, and let those that beat their parents into the beam."""
         keys = {state.start.built.key, *(one.measured.built.key for one in state.samples if one.measured)}
         schedules = [one.schedule for _, one in made if one.schedule is not None]
         prepared = iter(self.evaluator.prepare(schedules, keys.__contains__))
-        outcomes: list[Outcome] = []
+        outcomes: list[ProposalOutcome] = []
         for parent, proposal in made:
             if self._late():
                 break
-            program = next(prepared, None) if proposal.schedule is not None else Refusal("refused", proposal.refused)
+            program = next(prepared, None) if proposal.schedule is not None else Rejection("refused", proposal.refused)
             try:
                 sample = program and self._sample(state.iteration, parent, proposal, program)
             except TimeoutError:
@@ -182,9 +186,11 @@ class Search:
             outcomes.append(_outcome(sample))
         return outcomes
 
-    def _sample(self, iteration: int, parent: Measured, proposal: Proposal, program: Built | Refusal) -> Sample:
-        sample = partial(Sample, iteration=iteration, parent=parent, proposal=proposal)
-        if isinstance(program, Refusal):
+    def _sample(
+        self, iteration: int, parent: MeasuredProgram, proposal: Proposal, program: BuiltProgram | Rejection
+    ) -> TuningSample:
+        sample = partial(TuningSample, iteration=iteration, parent=parent, proposal=proposal)
+        if isinstance(program, Rejection):
             return sample(verdict=program.verdict, reason=program.reason)
         known = self.trace.known.get((parent.built.key, program.key))
         try:
@@ -200,13 +206,15 @@ class Search:
             return sample(verdict=refusal.verdict, reason=refusal.reason, measured=measured, paired=paired)
         return sample(verdict="accepted", measured=measured, paired=paired)
 
-    def _write(self, one: Sample, number: int) -> None:
+    def _write(self, one: TuningSample, number: int) -> None:
         key = one.measured.built.key if one.measured else None
         if key and (one.parent.built.key, key) in self.trace.known:
             return
-        self.trace.write("sample", sample=number, seconds=round(time.monotonic() - self.started, 3), **told(one))
+        self.trace.write(
+            "sample", sample=number, seconds=round(time.monotonic() - self.started, 3), **sample_fields(one)
+        )
 
-    def _left(self, state: State) -> int:
+    def _left(self, state: BeamState) -> int:
         """Return how many samples there may still be."""
         if self._late():
             return 0
@@ -217,19 +225,19 @@ class Search:
         return time.monotonic() >= self.deadline
 
 
-def applying(menu: Sequence[MenuItem], candidate: Candidate) -> list[MenuItem]:
+def applicable_items(menu: Sequence[MenuItem], candidate: Candidate) -> list[MenuItem]:
     """Return the items that may apply to a candidate."""
     return [item for item in menu if item.applies(candidate)]
 
 
-def dropped(menu: Sequence[MenuItem], dropout: float, seed: int) -> tuple[MenuItem, ...]:
+def drop_items(menu: Sequence[MenuItem], dropout: float, seed: int) -> tuple[MenuItem, ...]:
     """Return a menu without the items that chance leaves out, each with the same probability; never an empty one."""
     rng = random.Random(seed)
     kept = tuple(item for item in menu if rng.random() >= dropout)
     return kept or tuple(rng.sample([*menu], min(1, len(menu))))
 
 
-def told(one: Sample) -> Mapping[str, object]:
+def sample_fields(one: TuningSample) -> Mapping[str, object]:
     """Return what a trace has of a sample."""
     proposal, measured, paired = one.proposal, one.measured, one.paired
     return {
@@ -250,8 +258,8 @@ def told(one: Sample) -> Mapping[str, object]:
     }
 
 
-def _outcome(one: Sample) -> Outcome:
-    return Outcome(
+def _outcome(one: TuningSample) -> ProposalOutcome:
+    return ProposalOutcome(
         parent=one.parent.candidate,
         proposal=one.proposal,
         accepted=one.verdict == "accepted",

@@ -28,18 +28,18 @@ from morello.goals import Goal
 from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
 from morello.runtime.timing import duration
-from morello_tune.beam import Options, State
-from morello_tune.evaluate import Evaluator, Measured
+from morello_tune.beam import BeamOptions, BeamState
+from morello_tune.evaluate import Evaluator, MeasuredProgram
 from morello_tune.menu import menu_for
-from morello_tune.proposers import proposer as named_proposer
+from morello_tune.proposers import proposer as proposer_named
 from morello_tune.proposers import proposers_for
 from morello_tune.proposers.kbest import KBEST, TOP
-from morello_tune.tuner import Paid, Tuned, Tuner, check_options
+from morello_tune.tuner import ItemStatistics, Tuner, TuningResult, check_options
 
 _UNITS = {"": None, "s": 1, "m": 60, "h": 3600}
 
 
-class _Budget(click.ParamType):
+class BudgetType(click.ParamType):
     """Samples, as `100`, or time, as `90s`, `10m` or `2h`."""
 
     name = "budget"
@@ -62,9 +62,9 @@ class TuneDisplay(Display):
     def __init__(self, name: str):
         super().__init__()
         self._name = name
-        self._told: tuple[State, Evaluator] | None = None
+        self._told: tuple[BeamState, Evaluator] | None = None
 
-    def __call__(self, state: State, evaluator: Evaluator) -> None:
+    def __call__(self, state: BeamState, evaluator: Evaluator) -> None:
         self._told = state, evaluator
 
     def describe(self) -> str:
@@ -82,13 +82,13 @@ class TuneDisplay(Display):
         return f"interrupted the tuning of {self._name}, before anything was measured"
 
 
-def _lost(state: State) -> list[str]:
+def _lost(state: BeamState) -> list[str]:
     """Return how many samples were not kept for each reason, the last one's first."""
     reasons = [one.verdict for one in reversed(state.samples) if one.verdict != "accepted"]
     return [f"{short(reasons.count(one))} {one}" for one in dict.fromkeys(reasons)]
 
 
-def rate(one: Measured, goal: Goal, metric: str = "") -> str:
+def rate(one: MeasuredProgram, goal: Goal, metric: str = "") -> str:
     """Return how fast a program is, in a few letters: GFLOP/s and percent of the peak, or time."""
     flops, feedback = goal.spec.logical.flops, one.candidate.feedback
     if metric:
@@ -119,7 +119,7 @@ def rate(one: Measured, goal: Goal, metric: str = "") -> str:
 @click.option(
     "--budget",
     metavar="N|TIME",
-    type=_Budget(),
+    type=BudgetType(),
     default=(None, None),
     help="End after N samples, or TIME: 90s, 10m, 2h.",
 )
@@ -178,7 +178,7 @@ def command(
     Those that are faster by more than noise are improved on in turn. The fastest is kept in the database as measured:
     `morello run` and `morello compile` use it on such a machine, unless told --no-measured. Ctrl-C keeps the best.
     """
-    options = Options(samples=budget[0], seconds=budget[1], **sizes)
+    options = BeamOptions(samples=budget[0], seconds=budget[1], **sizes)
     check_options(options)
     if len(goals) > 1 and (output or trace) and not listed:
         names = ", ".join(goal.name for goal in goals)
@@ -194,7 +194,7 @@ def command(
             continue
         tuner = Tuner(
             goal=goal,
-            proposer=named_proposer(proposer, goal.target.name),
+            proposer=proposer_named(proposer, goal.target.name),
             options=options,
             db=db,
             reuse=_opened(reuse),
@@ -225,13 +225,13 @@ def _opened(path: str | None) -> SpecStore | None:
     return SavingStore(path, lambda error: None)
 
 
-def _tuned(tuner: Tuner) -> Tuned:
+def _tuned(tuner: Tuner) -> TuningResult:
     with named_after(tuner.goal), TuneDisplay(tuner.goal.name) as display:
         tuner.tell = display
         return tuner.run()
 
 
-def _print(done: Tuned, db: SpecStore | None) -> None:
+def _print(done: TuningResult, db: SpecStore | None) -> None:
     goal, start, best = done.goal, done.start, done.best
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     tell_sizes(goal)
@@ -264,27 +264,27 @@ def _print(done: Tuned, db: SpecStore | None) -> None:
     click.echo("".join(f"    {row}\n" for row in done.schedule.splitlines()), nl=False)
 
 
-def _print_paid(done: Tuned) -> None:
+def _print_paid(done: TuningResult) -> None:
     click.echo()
     columns = [Column("item"), *(Column(name, number=True) for name in ("samples", "measured", "kept", "gain", "best"))]
-    rows = [(one.item, *map(str, (one.samples, one.measured, one.accepted)), *_gains(one)) for one in done.paid]
+    rows = [(one.item, *map(str, (one.samples, one.measured, one.accepted)), *_gains(one)) for one in done.items]
     if rows:
         print_table(columns, rows)
         click.echo()
 
 
-def _gains(one: Paid) -> tuple[str, str]:
+def _gains(one: ItemStatistics) -> tuple[str, str]:
     """Return what an item gained, where it was kept, and at best; dashes where it did not."""
     return f"{one.gain:.3f}" if one.accepted else "–", f"{one.best:.3f}" if one.measured else "–"
 
 
-def _value(one: Measured, done: Tuned) -> str:
+def _value(one: MeasuredProgram, done: TuningResult) -> str:
     if done.metric:
         return f"{one.value:,.6g} ({done.metric})"
     return f"{duration(one.value)} per call, {rate(one, done.goal)}"
 
 
-def as_dict(done: Tuned) -> dict[str, Any]:
+def as_dict(done: TuningResult) -> dict[str, Any]:
     """Return the outcome for programs; values are seconds per call unless there is a metric."""
     return {
         "name": done.goal.name,
@@ -303,7 +303,7 @@ def as_dict(done: Tuned) -> dict[str, Any]:
         "verdicts": done.verdicts,
         "items": [
             {"item": one.item, "samples": one.samples, "measured": one.measured, "kept": one.accepted, "gain": one.gain}
-            for one in done.paid
+            for one in done.items
         ],
         "way": [list(step) for step in done.best.way],
         "disagreement": done.disagreement and dict(zip(("pairs", "wrong", "worst"), done.disagreement, strict=True)),

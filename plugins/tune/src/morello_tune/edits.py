@@ -23,7 +23,7 @@ Regrow: TypeAlias = Callable[[Impl], Impl]
 
 
 @attrs.frozen
-class Site:
+class StepSite:
     """A node of a program that a step made, and the way to it. `main` says if only main children are on the way."""
 
     path: Path
@@ -41,19 +41,19 @@ class Site:
         return self.node.spec
 
     @property
-    def below(self) -> Site | None:
+    def below(self) -> StepSite | None:
         """Return its main child, None where there is none."""
         index = main_child(self.node)
         child = None if index is None else self.node.children[index]
-        return Site((*self.path, index or 0), child, self.main) if isinstance(child, Node) else None
+        return StepSite((*self.path, index or 0), child, self.main) if isinstance(child, Node) else None
 
 
-def sites(impl: Impl, path: Path = (), main: bool = True) -> Iterator[Site]:
+def sites(impl: Impl, path: Path = (), main: bool = True) -> Iterator[StepSite]:
     """Yield every node of a program that a rewrite made, parents before children."""
     if isinstance(impl, Leaf):
         return
     if isinstance(impl.expansion.step, Rewrite):
-        yield Site(path, impl, main)
+        yield StepSite(path, impl, main)
     index = main_child(impl)
     for number, child in enumerate(impl.children):
         yield from sites(child, (*path, number), main and number == index)
@@ -65,7 +65,7 @@ def main_child(node: Node) -> int | None:
     return 0 if child is None and isinstance(node.expansion, Loop) and node.children else child
 
 
-def edited(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
+def distinct_edits(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
     """Yield the schedules that edits come to, each once; those that do not apply or change nothing are left out."""
     seen = {candidate.schedule}
     for edit in edits:
@@ -78,7 +78,7 @@ def edited(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Ite
             yield schedule
 
 
-def replaced(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
+def replace_step(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedule:
     """Return the schedule with other steps in place of the one at a site.
 
     Raises Inapplicable where one of them cannot be taken, as all functions here do.
@@ -86,7 +86,7 @@ def replaced(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
     return _edited(candidate, site.path, steps, lambda node: _over(node, site.node, candidate.target))
 
 
-def inserted(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
+def insert_step(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedule:
     """Return the schedule with more steps before the one at a site."""
     target = candidate.target
 
@@ -99,7 +99,7 @@ def inserted(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
     return _edited(candidate, site.path, steps, rest)
 
 
-def removed(candidate: Candidate, site: Site) -> Schedule:
+def remove_step(candidate: Candidate, site: StepSite) -> Schedule:
     """Return the schedule without the step at a site."""
     below = site.below
     if below is None:
@@ -108,7 +108,7 @@ def removed(candidate: Candidate, site: Site) -> Schedule:
     return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, below.node, target))
 
 
-def exchanged(candidate: Candidate, site: Site) -> Schedule:
+def exchange_steps(candidate: Candidate, site: StepSite) -> Schedule:
     """Return the schedule with the step at a site after the next one."""
     below = site.below
     if below is None:
@@ -117,17 +117,17 @@ def exchanged(candidate: Candidate, site: Site) -> Schedule:
     return _edited(candidate, site.path, steps, lambda node: _over(node, below.node, candidate.target))
 
 
-def opened(candidate: Candidate, site: Site) -> Schedule:
+def expand_leaf(candidate: Candidate, site: StepSite) -> Schedule:
     """Return the schedule without the step at a site and all below it, which search finds anew."""
     return _edited(candidate, site.path, (), lambda leaf: leaf)
 
 
-def grafted(candidate: Candidate, site: Site, other: Node) -> Schedule:
+def replace_subtree(candidate: Candidate, site: StepSite, other: Node) -> Schedule:
     """Return the schedule with the steps of another program's node in place of all at a site, as far as they apply."""
     return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, other, candidate.target))
 
 
-def begun(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
+def child_started(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedule:
     """Return the schedule with steps in place of the one at a site and all below it; search completes them."""
     return _edited(candidate, site.path, steps, lambda leaf: leaf)
 

@@ -32,7 +32,7 @@ from morello.runtime.toolchain import Compiler
 from morello.runtime.verify import Verification
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.budget import SearchBudget
-from morello_tune.edits import removed, sites
+from morello_tune.edits import remove_step, sites
 from morello_tune.interface import Candidate, Feedback
 from morello_tune.peak import PeakMeter
 
@@ -52,7 +52,7 @@ Verdict: TypeAlias = Literal["accepted", "slower", "noise", "duplicate", "refuse
 
 
 @attrs.frozen
-class Refusal:
+class Rejection:
     """A proposal that is not measured, and why."""
 
     verdict: Verdict
@@ -60,7 +60,7 @@ class Refusal:
 
 
 @attrs.frozen(eq=False)
-class Built:
+class BuiltProgram:
     """A program that can be measured; `key` is a hash of its C."""
 
     kernel: GoalKernel
@@ -73,10 +73,10 @@ class Built:
 
 
 @attrs.frozen(eq=False)
-class Measured:
+class MeasuredProgram:
     """A program with its value, which is seconds per call unless the target has a metric, and how sure that is."""
 
-    built: Built
+    built: BuiltProgram
     candidate: Candidate
     value: float
     spread: float
@@ -169,17 +169,17 @@ class Evaluator:
         goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
         return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
 
-    def built(self, impl: Impl) -> Built:
+    def built(self, impl: Impl) -> BuiltProgram:
         """Return the program of an implementation, emitted; it is built when it is first needed."""
         impl = simplified(Candidate(target=self.goal.target, impl=impl), self._key)
         goal = attrs.evolve(self.goal, position=Position(impl), before_search=None)
         program = goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature)
-        return Built(GoalKernel(goal, program, self.compiler), self._key(impl), int(cost_and_peak(impl).cost))
+        return BuiltProgram(GoalKernel(goal, program, self.compiler), self._key(impl), int(cost_and_peak(impl).cost))
 
     def _key(self, impl: Impl) -> str:
         return program_key(impl, self.goal.target)
 
-    def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Built | Refusal]:
+    def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[BuiltProgram | Rejection]:
         """Complete schedules, and build their programs in parallel. Those whose C is `known`, or came before, are not.
 
         Searches end with the effort of one each, so that what comes of them does not depend on the machine. There are
@@ -187,10 +187,12 @@ class Evaluator:
         """
         found = [*self._prepared(schedules, known)]
         with ThreadPoolExecutor(self.jobs) as pool:
-            made = [*pool.map(lambda one: one if isinstance(one, Refusal) else self._with_library(one), found)]
+            made = [*pool.map(lambda one: one if isinstance(one, Rejection) else self._with_library(one), found)]
         return [one for one in takewhile(lambda one: one is not None, made) if one]
 
-    def _prepared(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> Iterator[Built | Refusal]:
+    def _prepared(
+        self, schedules: Sequence[Schedule], known: Callable[[str], bool]
+    ) -> Iterator[BuiltProgram | Rejection]:
         seen = set[str]()
         for schedule in schedules:
             if self.late:
@@ -198,25 +200,25 @@ class Evaluator:
             try:
                 built = self.built(self.complete(schedule))
             except Inapplicable as error:
-                yield Refusal("refused", str(error))
+                yield Rejection("refused", str(error))
             except (NoImplementation, Undecided) as error:
-                yield Refusal("no program", error.message)
+                yield Rejection("no program", error.message)
             else:
                 again = known(built.key) or built.key in seen
                 seen.add(built.key)
-                yield Refusal("duplicate", "its C is that of a program before") if again else built
+                yield Rejection("duplicate", "its C is that of a program before") if again else built
 
-    def verify(self, built: Built) -> Refusal | None:
+    def verify(self, built: BuiltProgram) -> Rejection | None:
         """Return why a program is wrong, None if it is right on a few data sets."""
         if self._verification is None:
             self._verification = Verification(built.kernel, self.seed, sets=_SETS)
         try:
             self._verification.check(built.kernel)
         except VerificationError as error:
-            return Refusal("wrong", error.message)
+            return Rejection("wrong", error.message)
         return None
 
-    def start(self, impl: Impl) -> Measured:
+    def start(self, impl: Impl) -> MeasuredProgram:
         """Return the program that tuning starts with, measured, and learn how far its own times differ.
 
         From then on the deadline is so much earlier that the best program can be confirmed: checked and timed as this.
@@ -236,7 +238,9 @@ class Evaluator:
         same = sorted(found, key=lambda one: one.farthest)[len(found) // 2]
         return self._measured(built, same.first, same.spread)
 
-    def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
+    def measure(
+        self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
+    ) -> tuple[MeasuredProgram, Paired]:
         """Return a program measured against its parent, unless it is `known` what that comes to.
 
         Raises TimeoutError where no time is left for that.
@@ -244,7 +248,7 @@ class Evaluator:
         found = known or self.compared(parent.built, built)
         return self._measured(built, found.second, found.spread, parent.relative * found.gain), found
 
-    def compared(self, first: Built, second: Built) -> Paired:
+    def compared(self, first: BuiltProgram, second: BuiltProgram) -> Paired:
         """Return the times of two programs, measured in turns, or what the metric says of them.
 
         Now and then the first is timed against itself, too, as noise changes with what else the machine does.
@@ -258,41 +262,41 @@ class Evaluator:
             self._beside_itself(first)
         return attrs.evolve(self._timed(first, second), noise=self.noise)
 
-    def _beside_itself(self, built: Built) -> Paired:
+    def _beside_itself(self, built: BuiltProgram) -> Paired:
         found = self._timed(built, built)
         self._selves.append(found.farthest)
         return found
 
-    def _timed(self, first: Built, second: Built) -> Paired:
+    def _timed(self, first: BuiltProgram, second: BuiltProgram) -> Paired:
         return compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, until=self.deadline)
 
-    def verdict(self, found: Paired) -> Refusal | None:
+    def verdict(self, found: Paired) -> Rejection | None:
         """Return why a program does not enter the beam by its times, None if it does."""
         if found.low > 1 and math.log(found.gain) > found.noise:
             return None
         if found.gain > 1 and not self.metric:
             interval = f"{percent(found.low)} to {percent(found.high)}"
             noise = percent(math.exp(found.noise))
-            return Refusal("noise", f"{percent(found.gain)} faster, {interval}, with noise of {noise}")
-        return Refusal("slower", f"{found.gain:.3g} times as fast")
+            return Rejection("noise", f"{percent(found.gain)} faster, {interval}, with noise of {noise}")
+        return Rejection("slower", f"{found.gain:.3g} times as fast")
 
-    def _with_library(self, built: Built) -> Built | Refusal | None:
+    def _with_library(self, built: BuiltProgram) -> BuiltProgram | Rejection | None:
         """Return a program that is built, or why it cannot be; None where no time is left."""
         if self.late:
             return None
         try:
             _ = built.kernel.library
         except ToolchainError as error:
-            return Refusal("not built", error.message.splitlines()[0])
+            return Rejection("not built", error.message.splitlines()[0])
         return built
 
-    def _threads(self, built: Built) -> int:
+    def _threads(self, built: BuiltProgram) -> int:
         return built.kernel.threads(self.threads if built.kernel.program.parallel else None)
 
-    def _value(self, built: Built) -> float:
+    def _value(self, built: BuiltProgram) -> float:
         return float(next(one.value for one in built.kernel.readings(self.seed) if one.metric == self.metric))
 
-    def _measured(self, built: Built, value: float, spread: float, relative: float = 1.0) -> Measured:
+    def _measured(self, built: BuiltProgram, value: float, spread: float, relative: float = 1.0) -> MeasuredProgram:
         target, impl = self.goal.target, built.impl
         feedback = Feedback(
             value=value,
@@ -302,9 +306,9 @@ class Evaluator:
             holds=by_level(built.kernel.peak, target),
             shares=balance(impl, target).shares,
         )
-        return Measured(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
+        return MeasuredProgram(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
 
-    def _percent(self, built: Built, value: float) -> float | None:
+    def _percent(self, built: BuiltProgram, value: float) -> float | None:
         """Return the part of the peak that a program comes to, None where none is known.
 
         The peak is timed right after the program, as the speed that a core runs at changes, and a few times more where
@@ -343,7 +347,7 @@ def _without_one(candidate: Candidate, key: Callable[[Impl], str]) -> Impl | Non
         if not goes_on(expansion.parts[0], site.node.children[0]):
             continue
         try:
-            schedule = removed(candidate, site)
+            schedule = remove_step(candidate, site)
             impl = apply(Position(Leaf(candidate.spec)), schedule, candidate.target, Leaf).impl
             own = own or key(candidate.impl)
             if key(impl) == own:

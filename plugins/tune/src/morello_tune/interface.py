@@ -88,7 +88,7 @@ class TuningInfo:
 
 
 @attrs.frozen(kw_only=True)
-class Request:
+class PlanRequest:
     """A plan that is asked for: an item of `menu` for a candidate, and `implementations` of it.
 
     `seed` is another one for each request of a run.
@@ -117,7 +117,7 @@ class Proposal:
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class ProposalOutcome:
     """The fate of a proposal: whether it enters the beam, and how many times as fast as its parent it is.
 
     `gain` is None where it was not measured, and `candidate` then too.
@@ -132,7 +132,7 @@ class Outcome:
 
 
 @attrs.frozen(kw_only=True)
-class Task:
+class TuningTask:
     """A Spec that is tuned, as a session of a proposer is given it.
 
     `read` turns an answer's text into a schedule that applies to a candidate's Spec, or raises MorelloError with the
@@ -165,7 +165,7 @@ class Task:
                 return
 
 
-class Session(ABC):
+class ProposerSession(ABC):
     """A proposer at work on one task.
 
     One that is for `once` answers the first request alone, with as many proposals as it likes: all for the start.
@@ -174,10 +174,10 @@ class Session(ABC):
     once: ClassVar[bool] = False
 
     @abstractmethod
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         """Return proposals for each request, at most as many as it asks for; all that are none ends the search."""
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
+    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
         """Hear what became of the proposals of an iteration."""
         return
 
@@ -191,5 +191,5 @@ class Proposer:
     """Proposes edits of schedules for `morello tune`, by a session for each task."""
 
     name: str
-    start: Callable[[Task], Session]
+    start: Callable[[TuningTask], ProposerSession]
     description: str = ""

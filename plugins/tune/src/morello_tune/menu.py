@@ -19,7 +19,18 @@ from morello.rewrites.split import Split, splittable
 from morello.rewrites.tile import Tile, per_dimension
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule
-from morello_tune.edits import Site, begun, edited, exchanged, inserted, normal, opened, removed, replaced, sites
+from morello_tune.edits import (
+    StepSite,
+    child_started,
+    distinct_edits,
+    exchange_steps,
+    expand_leaf,
+    insert_step,
+    normal,
+    remove_step,
+    replace_step,
+    sites,
+)
 from morello_tune.examples import MOVE, PACK, REORDER, TILE
 from morello_tune.hooks import installed_plugins
 from morello_tune.interface import Candidate, MenuItem
@@ -45,16 +56,16 @@ def sizes_near(extent: int, size: int, multiple: int = 1) -> list[int]:
     return [one for one in wanted if 1 <= one < extent and one != size and one % multiple == 0]
 
 
-def _loops(candidate: Candidate) -> Iterator[Site]:
+def _loops(candidate: Candidate) -> Iterator[StepSite]:
     return (site for site in sites(candidate.impl) if isinstance(site.node.expansion, Loop))
 
 
-def _spine(candidate: Candidate) -> Iterator[Site]:
+def _spine(candidate: Candidate) -> Iterator[StepSite]:
     """Yield the nodes on the way along main children."""
     return (site for site in sites(candidate.impl) if site.main)
 
 
-def _with_size(site: Site, dim: int, size: int) -> Rewrite | None:
+def _with_size(site: StepSite, dim: int, size: int) -> Rewrite | None:
     """Return a loop's step with another size of tiles along a dimension; 0 leaves it whole, None if nothing is left."""
     step, logical = site.step, site.spec.logical
     if isinstance(step, Split):
@@ -67,7 +78,7 @@ def _with_size(site: Site, dim: int, size: int) -> Rewrite | None:
     return changed if any(changed.sizes) else None
 
 
-def _tiled(site: Site) -> Iterator[tuple[int, int]]:
+def _tiled(site: StepSite) -> Iterator[tuple[int, int]]:
     """Yield the dimensions that a loop has tiles of, with their sizes."""
     step, logical = site.step, site.spec.logical
     if isinstance(step, Split):
@@ -78,19 +89,19 @@ def _tiled(site: Site) -> Iterator[tuple[int, int]]:
                 yield dim, size
 
 
-def _other_sizes(candidate: Candidate, site: Site) -> Iterator[Callable[[], Schedule]]:
+def _other_sizes(candidate: Candidate, site: StepSite) -> Iterator[Callable[[], Schedule]]:
     logical = site.spec.logical
     for dim, size in _tiled(site):
         asked = candidate.target.tile_sizes(logical.op).get(dim, frozenset[int]())
         near = sizes_near(int(logical.shape[dim]), size, logical.op.tile_multiple(dim))
         for other in dict.fromkeys([*near, *sorted(one for one in asked if one < int(logical.shape[dim]))]):
             if step := _with_size(site, dim, other):
-                yield partial(replaced, candidate, site, step)
+                yield partial(replace_step, candidate, site, step)
 
 
 def _tile(candidate: Candidate) -> Iterator[Schedule]:
     found = (edit for site in _loops(candidate) for edit in _other_sizes(candidate, site))
-    return edited(candidate, found)
+    return distinct_edits(candidate, found)
 
 
 def _register_tile(candidate: Candidate) -> Iterator[Schedule]:
@@ -100,12 +111,12 @@ def _register_tile(candidate: Candidate) -> Iterator[Schedule]:
         for site in _loops(candidate):
             if site.below and isinstance(site.below.node.expansion, KernelCall):
                 yield from _other_sizes(candidate, site)
-                yield partial(removed, candidate, site)
+                yield partial(remove_step, candidate, site)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
-def _steps_at(candidate: Candidate, site: Site, kind: type[Rewrite]) -> Iterator[Rewrite]:
+def _steps_at(candidate: Candidate, site: StepSite, kind: type[Rewrite]) -> Iterator[Rewrite]:
     """Yield the steps of a kind that search would try at a site."""
     if kind in rewrites_of(candidate.target):
         yield from kind.steps(site.spec.logical, candidate.target)
@@ -113,12 +124,12 @@ def _steps_at(candidate: Candidate, site: Site, kind: type[Rewrite]) -> Iterator
 
 def _split(candidate: Candidate) -> Iterator[Schedule]:
     found = (
-        partial(inserted, candidate, site, step)
+        partial(insert_step, candidate, site, step)
         for site in _spine(candidate)
         for step in _steps_at(candidate, site, Tile)
         if isinstance(step, Tile) and not step.parallel
     )
-    return edited(candidate, found)
+    return distinct_edits(candidate, found)
 
 
 def _k_split(candidate: Candidate) -> Iterator[Schedule]:
@@ -131,11 +142,11 @@ def _k_split(candidate: Candidate) -> Iterator[Schedule]:
             if ToAccum not in rewrites_of(candidate.target) and before:
                 continue
             for step in _reductions(attrs.evolve(logical, op=accumulating or logical.op)):
-                yield partial(inserted, candidate, site, *before, step)
+                yield partial(insert_step, candidate, site, *before, step)
             if isinstance(site.step, Split):
                 yield from _other_sizes(candidate, site)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _reductions(logical: LogicalSpec) -> Iterator[Rewrite]:
@@ -156,16 +167,16 @@ def _reorder(candidate: Candidate) -> Iterator[Schedule]:
     def found() -> Iterator[Callable[[], Schedule]]:
         for site in _loops(candidate):
             if site.below and isinstance(site.below.node.expansion, Loop):
-                yield partial(exchanged, candidate, site)
+                yield partial(exchange_steps, candidate, site)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _fuse(candidate: Candidate) -> Iterator[Schedule]:
-    return edited(candidate, (partial(removed, candidate, site) for site in _loops(candidate)))
+    return distinct_edits(candidate, (partial(remove_step, candidate, site) for site in _loops(candidate)))
 
 
-def _moves(candidate: Candidate) -> Iterator[Site]:
+def _moves(candidate: Candidate) -> Iterator[StepSite]:
     return (site for site in sites(candidate.impl) if isinstance(site.step, MoveStep))
 
 
@@ -176,9 +187,9 @@ def _hoist(candidate: Candidate) -> Iterator[Schedule]:
         for site in sites(candidate.impl):
             below = site.below
             if isinstance(site.step, _LOOPS) and below and isinstance(below.step, MoveStep | ToAccum):
-                yield partial(exchanged, candidate, site)
+                yield partial(exchange_steps, candidate, site)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _sink(candidate: Candidate) -> Iterator[Schedule]:
@@ -188,19 +199,19 @@ def _sink(candidate: Candidate) -> Iterator[Schedule]:
         for site in sites(candidate.impl):
             below = site.below
             if isinstance(site.step, MoveStep | ToAccum) and below and isinstance(below.step, _LOOPS):
-                yield partial(exchanged, candidate, site)
+                yield partial(exchange_steps, candidate, site)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _place(candidate: Candidate) -> Iterator[Schedule]:
     found = (
-        partial(inserted, candidate, site, step)
+        partial(insert_step, candidate, site, step)
         for site in _spine(candidate)
         for step in _steps_at(candidate, site, MoveStep)
         if isinstance(step, MoveStep) and not _lays_out(step, site)
     )
-    return edited(candidate, found)
+    return distinct_edits(candidate, found)
 
 
 def _pack(candidate: Candidate) -> Iterator[Schedule]:
@@ -209,12 +220,12 @@ def _pack(candidate: Candidate) -> Iterator[Schedule]:
             for step in _steps_at(candidate, site, MoveStep):
                 if isinstance(step, MoveStep) and _lays_out(step, site):
                     other = isinstance(site.step, MoveStep) and site.step.operand == step.operand
-                    yield partial(replaced if other else inserted, candidate, site, step)
+                    yield partial(replace_step if other else insert_step, candidate, site, step)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
-def _lays_out(step: MoveStep, site: Site) -> bool:
+def _lays_out(step: MoveStep, site: StepSite) -> bool:
     """Return True if a move copies an operand into another layout, in a cache or memory."""
     operand = site.spec.logical.operand(step.operand)
     layout = operand.state.layout
@@ -224,7 +235,7 @@ def _lays_out(step: MoveStep, site: Site) -> bool:
 
 
 def _drop_move(candidate: Candidate) -> Iterator[Schedule]:
-    return edited(candidate, (partial(removed, candidate, site) for site in _moves(candidate)))
+    return distinct_edits(candidate, (partial(remove_step, candidate, site) for site in _moves(candidate)))
 
 
 def _fit(candidate: Candidate) -> Iterator[Schedule]:
@@ -234,10 +245,10 @@ def _fit(candidate: Candidate) -> Iterator[Schedule]:
         for site in _spine(candidate):
             for step in _steps_at(candidate, site, ExactFit):
                 if isinstance(site.step, Tile | ExactFit):
-                    yield partial(replaced, candidate, site, step)
-                yield partial(inserted, candidate, site, step)
+                    yield partial(replace_step, candidate, site, step)
+                yield partial(insert_step, candidate, site, step)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _kernel(candidate: Candidate) -> Iterator[Schedule]:
@@ -246,9 +257,9 @@ def _kernel(candidate: Candidate) -> Iterator[Schedule]:
     def found() -> Iterator[Callable[[], Schedule]]:
         for site in sites(candidate.impl):
             for step in _steps_at(candidate, site, Select):
-                yield partial(begun, candidate, site, step)
+                yield partial(child_started, candidate, site, step)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _threads(candidate: Candidate) -> Iterator[Schedule]:
@@ -261,15 +272,15 @@ def _threads(candidate: Candidate) -> Iterator[Schedule]:
             for step in _steps_at(candidate, site, Tile):
                 if isinstance(step, Tile) and step.parallel:
                     same = isinstance(site.step, Tile) and site.step.parallel
-                    yield partial(replaced if same else inserted, candidate, site, step)
+                    yield partial(replace_step if same else insert_step, candidate, site, step)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _search(candidate: Candidate) -> Iterator[Schedule]:
     """Leave a part of the program to search, with the steps before it as they are."""
-    found = (partial(opened, candidate, site) for site in sites(candidate.impl) if site.path)
-    return edited(candidate, found)
+    found = (partial(expand_leaf, candidate, site) for site in sites(candidate.impl) if site.path)
+    return distinct_edits(candidate, found)
 
 
 def _has(*kinds: type[Rewrite]) -> Callable[[Candidate], bool]:

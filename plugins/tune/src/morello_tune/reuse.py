@@ -15,7 +15,7 @@ from morello.errors import MorelloError
 from morello.goals import Goal
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
-from morello_tune.beam import Search, State
+from morello_tune.beam import BeamSearch, BeamState
 
 #: Sizes of the search that replays an item: programs kept, plans, and implementations of a plan.
 BEAM, PLANS, IMPLEMENTATIONS = 2, 2, 2
@@ -76,7 +76,7 @@ def _known(
             yield tuple(map(int, shape)), tuple((item, gain) for item, gain in best.way if gain >= _LEAST)
 
 
-def replay(search: Search, state: State, recipe: Recipe) -> None:
+def replay(search: BeamSearch, state: BeamState, recipe: Recipe) -> None:
     """Apply the items of a recipe one at a time, with a small beam; their parameters are found anew for the sizes."""
     by_name = {item.name: item for item in search.menu}
     for item in (by_name[name] for name, _ in recipe.way if name in by_name):

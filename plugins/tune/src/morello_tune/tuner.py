@@ -25,10 +25,10 @@ from morello.runtime.toolchain import Compiler, find_compiler
 from morello.schedule import schedule_of
 from morello.search.budget import SearchBudget
 from morello_tune import evaluate
-from morello_tune.beam import Options, Sample, Search, State
-from morello_tune.evaluate import Evaluator, Refusal
+from morello_tune.beam import BeamOptions, BeamSearch, BeamState, TuningSample
+from morello_tune.evaluate import Evaluator, Rejection
 from morello_tune.hooks import tuning_info
-from morello_tune.interface import Candidate, MenuItem, Proposer, Task, TuningInfo
+from morello_tune.interface import Candidate, MenuItem, Proposer, TuningInfo, TuningTask
 from morello_tune.menu import menu_for
 from morello_tune.recorded import machine_of
 from morello_tune.reuse import Recipe, recipes, replay
@@ -36,7 +36,7 @@ from morello_tune.trace import Trace
 
 
 @attrs.frozen
-class Paid:
+class ItemStatistics:
     """The samples of an item of the menu: how many there were, were measured, and paid, and the product of gains."""
 
     item: str
@@ -48,7 +48,7 @@ class Paid:
 
 
 @attrs.frozen(kw_only=True)
-class Tuned:
+class TuningResult:
     """The outcome of tuning. `final` are the times of the best program against the start's, measured anew at the end.
 
     The best is the start itself where nothing was faster by more than noise; `noise` is the most that there was of it.
@@ -56,11 +56,11 @@ class Tuned:
 
     goal: Goal
     kernel: GoalKernel
-    best: evaluate.Measured
-    start: evaluate.Measured
+    best: evaluate.MeasuredProgram
+    start: evaluate.MeasuredProgram
     final: Paired
     noise: float
-    samples: tuple[Sample, ...]
+    samples: tuple[TuningSample, ...]
     seconds: float
     interrupted: bool = False
     metric: str = ""
@@ -89,9 +89,9 @@ class Tuned:
         return show_file(SpecFile(goal.target, (declared,)))
 
     @property
-    def paid(self) -> list[Paid]:
+    def items(self) -> list[ItemStatistics]:
         """Return what each item came to, the one that gained most first."""
-        by_item: dict[str, list[Sample]] = {}
+        by_item: dict[str, list[TuningSample]] = {}
         for one in self.samples:
             by_item.setdefault(one.proposal.item, []).append(one)
         found = [_paid(item, samples) for item, samples in by_item.items()]
@@ -128,16 +128,16 @@ class Tuned:
         return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _beside_itself(one: evaluate.Measured) -> Paired:
+def _beside_itself(one: evaluate.MeasuredProgram) -> Paired:
     """Return what a program is beside itself, which needs no timing."""
     return Paired(one.value, one.value, 1.0, 1.0, 1.0)
 
 
-def _paid(item: str, samples: Sequence[Sample]) -> Paid:
+def _paid(item: str, samples: Sequence[TuningSample]) -> ItemStatistics:
     gains = [one.paired.gain for one in samples if one.paired]
     accepted = [one.paired.gain for one in samples if one.verdict == "accepted" and one.paired]
     gain = math.exp(sum(map(math.log, accepted)) / len(accepted)) if accepted else 1.0
-    return Paid(item, len(samples), len(gains), len(accepted), gain, max(gains, default=0.0))
+    return ItemStatistics(item, len(samples), len(gains), len(accepted), gain, max(gains, default=0.0))
 
 
 @attrs.define(kw_only=True)
@@ -146,7 +146,7 @@ class Tuner:
 
     goal: Goal
     proposer: Proposer
-    options: Options = attrs.field(factory=Options)
+    options: BeamOptions = attrs.field(factory=BeamOptions)
     db: SpecStore | None = None
     reuse: SpecStore | None = None
     trace: str | Path | None = None
@@ -158,9 +158,9 @@ class Tuner:
     extra: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     without_menu: bool = False
     without_feedback: bool = False
-    tell: Callable[[State, Evaluator], None] = lambda state, evaluator: None
+    tell: Callable[[BeamState, Evaluator], None] = lambda state, evaluator: None
 
-    def run(self, progress: Listener = False) -> Tuned:
+    def run(self, progress: Listener = False) -> TuningResult:
         """Tune. Ctrl-C ends it with the best program so far. Raises what compiling and calling the start raises."""
         goal, target = self.goal, self.goal.target
         info = tuning_info(target.name)
@@ -184,7 +184,7 @@ class Tuner:
         task = self._task(evaluator, start, menu, info, known)
         head = self._head(machine, evaluator)
         trace = Trace.open(self.trace, head)
-        search = Search(
+        search = BeamSearch(
             evaluator=evaluator,
             session=self.proposer.start(task),
             menu=menu or task.menu,
@@ -206,7 +206,7 @@ class Tuner:
             spread=start.spread,
             noise=evaluator.noise,
         )
-        state = State(start, [start])
+        state = BeamState(start, [start])
         before = [one for one in self.db.measured(target, goal.spec) if one.machine == machine] if self.db else []
         self.tell(state, evaluator)
         interrupted = False
@@ -229,15 +229,15 @@ class Tuner:
     def _task(
         self,
         evaluator: Evaluator,
-        start: evaluate.Measured,
+        start: evaluate.MeasuredProgram,
         menu: tuple[MenuItem, ...],
         info: TuningInfo,
         known: Sequence[Recipe],
-    ) -> Task:
+    ) -> TuningTask:
         gains: dict[str, float] = {}
         for item, gain in (step for recipe in known for step in recipe.way):
             gains[item] = gains.get(item, 0.0) + math.log(max(gain, 1.0))
-        return Task(
+        return TuningTask(
             name=self.goal.name,
             start=start.candidate,
             info=info,
@@ -266,14 +266,16 @@ class Tuner:
         facts = {"spec": str(spec), "target": target.name, "profile": target.profile, "metric": metric}
         return {**facts, **attrs.asdict(machine)}
 
-    def _tell(self, state: State, evaluator: Evaluator, machine: Machine) -> None:
+    def _tell(self, state: BeamState, evaluator: Evaluator, machine: Machine) -> None:
         """Pass on how far it is; a program that is the fastest so far is kept at once."""
         self.tell(state, evaluator)
         best = state.best
         if self.db and state.samples[-1].measured is best:
             self._keep(state, evaluator, machine, best, best.relative)
 
-    def _keep(self, state: State, evaluator: Evaluator, machine: Machine, best: evaluate.Measured, gain: float) -> None:
+    def _keep(
+        self, state: BeamState, evaluator: Evaluator, machine: Machine, best: evaluate.MeasuredProgram, gain: float
+    ) -> None:
         assert self.db
         self.db.keep_measured(
             self.goal.target,
@@ -294,13 +296,13 @@ class Tuner:
 
     def _ended(
         self,
-        search: Search,
-        state: State,
+        search: BeamSearch,
+        state: BeamState,
         evaluator: Evaluator,
         machine: Machine,
         before: Sequence[Measured],
         interrupted: bool,
-    ) -> Tuned:
+    ) -> TuningResult:
         """Verify the best program on all data, and time it against the start again.
 
         What the database had before comes back where nothing is confirmed.
@@ -326,7 +328,7 @@ class Tuner:
         )
         goal = attrs.evolve(best.built.kernel.goal, measured=None)
         noise = max((one.paired.noise for one in state.samples if one.paired), default=evaluator.noise)
-        return Tuned(
+        return TuningResult(
             goal=goal,
             kernel=best.built.kernel,
             best=best,
@@ -340,7 +342,9 @@ class Tuner:
             facts=facts,
         )
 
-    def _confirmed(self, state: State, evaluator: Evaluator, ends: float) -> tuple[evaluate.Measured, Paired]:
+    def _confirmed(
+        self, state: BeamState, evaluator: Evaluator, ends: float
+    ) -> tuple[evaluate.MeasuredProgram, Paired]:
         """Return the fastest program that is right on all data and faster than the start when timed again.
 
         After the first there are others only as long as there is time.
@@ -354,7 +358,7 @@ class Tuner:
             except VerificationError:
                 continue
             final = evaluator.compared(start.built, best.built)
-            if not isinstance(evaluator.verdict(final), Refusal):
+            if not isinstance(evaluator.verdict(final), Rejection):
                 return best, final
         return start, _beside_itself(start)
 
@@ -363,7 +367,7 @@ def _is_open(goal: Goal) -> bool:
     return next(leaves(goal.impl), None) is not None
 
 
-def check_options(options: Options) -> None:
+def check_options(options: BeamOptions) -> None:
     """Raise MorelloError for sizes that make no search."""
     sizes = ("beam", "plans", "implementations")
     if wrong := next((name for name in sizes if getattr(options, name) < 1), None):

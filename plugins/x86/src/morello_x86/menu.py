@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello_tune import Candidate, MenuItem, TuningInfo
-from morello_tune.edits import begun, edited, opened, removed, replaced, sites
+from morello_tune.edits import child_started, distinct_edits, expand_leaf, remove_step, replace_step, sites
 
 from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
@@ -22,13 +22,13 @@ def _stream(candidate: Candidate) -> Iterator[Schedule]:
         for site in sites(candidate.impl):
             step, logical = site.step, site.spec.logical
             if isinstance(step, Select) and step.kernel.endswith(_STREAMED):
-                yield partial(opened, candidate, site)
-                yield partial(replaced, candidate, site, Select(step.kernel.removesuffix(_STREAMED)))
+                yield partial(expand_leaf, candidate, site)
+                yield partial(replace_step, candidate, site, Select(step.kernel.removesuffix(_STREAMED)))
             for one in Select.steps(logical, candidate.target):
                 if one.kernel.endswith(_STREAMED) and one != step:
-                    yield partial(begun, candidate, site, one)
+                    yield partial(child_started, candidate, site, one)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _prefetch(candidate: Candidate) -> Iterator[Schedule]:
@@ -38,9 +38,9 @@ def _prefetch(candidate: Candidate) -> Iterator[Schedule]:
         for site in sites(candidate.impl):
             step = site.step
             if isinstance(step, MoveStep) and step.layout is None and step.dtype is None:
-                yield partial(removed, candidate, site)
+                yield partial(remove_step, candidate, site)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 MENU = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello_tune import Candidate, MenuItem, TuningInfo, TuningPlugin
-from morello_tune.edits import begun, edited, inserted, sites
+from morello_tune.edits import child_started, distinct_edits, insert_step, sites
 
 from morello.rewrites.move import MoveStep
 from morello.rewrites.to_accum import ToAccum
@@ -53,9 +53,9 @@ def _resident(array: Array, candidate: Candidate) -> Iterator[Schedule]:
         for site in sites(candidate.impl):
             if site.main:
                 for operand in (0, 1):
-                    yield partial(inserted, candidate, site, MoveStep(operand, "SPAD", array.blocks(3)))
+                    yield partial(insert_step, candidate, site, MoveStep(operand, "SPAD", array.blocks(3)))
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def _overwrite(array: Array, candidate: Candidate) -> Iterator[Schedule]:
@@ -66,9 +66,9 @@ def _overwrite(array: Array, candidate: Candidate) -> Iterator[Schedule]:
             if isinstance(site.step, ToAccum):
                 moves = [MoveStep(operand, "SPAD", array.blocks(3)) for operand in (0, 1)]
                 missing = [move for move in moves if site.spec.logical.states[move.operand].level != "SPAD"]
-                yield partial(begun, candidate, site, *missing)
+                yield partial(child_started, candidate, site, *missing)
 
-    return edited(candidate, found())
+    return distinct_edits(candidate, found())
 
 
 def tuning(array: Array) -> TuningInfo:

@@ -11,18 +11,18 @@ from morello_tune.proposers.language import Spent
 
 
 @attrs.frozen
-class Tokens:
+class TokenCount:
     """The tokens of a request: those of the prompt, and those of the answer."""
 
     prompt: int = 0
     answer: int = 0
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(self.prompt + other.prompt, self.answer + other.answer)
+    def __add__(self, other: TokenCount) -> TokenCount:
+        return TokenCount(self.prompt + other.prompt, self.answer + other.answer)
 
 
 @attrs.define
-class Budget:
+class TokenBudget:
     """Counts what is spent, and lets a request begin only if all under way may come to the most they can within it.
 
     So it is kept to the token, whatever answers come to, as long as the endpoint heeds `max_tokens`.
@@ -35,19 +35,19 @@ class Budget:
     max_tokens: int
     price_in: float
     price_out: float
-    spent: Tokens = attrs.field(default=Tokens(), init=False)
-    _under_way: Counter[Tokens] = attrs.field(factory=Counter[Tokens], init=False)
+    spent: TokenCount = attrs.field(default=TokenCount(), init=False)
+    _under_way: Counter[TokenCount] = attrs.field(factory=Counter[TokenCount], init=False)
     _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
 
-    def most(self, body: bytes) -> Tokens:
+    def most(self, body: bytes) -> TokenCount:
         """Return the most that a request may come to, as no token is shorter than a byte; nothing without a limit."""
-        return Tokens(len(body), self.max_tokens) if self.tokens or self.limit else Tokens()
+        return TokenCount(len(body), self.max_tokens) if self.tokens or self.limit else TokenCount()
 
-    def money(self, tokens: Tokens) -> float:
+    def money(self, tokens: TokenCount) -> float:
         """Return what tokens cost."""
         return (tokens.prompt * self.price_in + tokens.answer * self.price_out) / 1e6
 
-    def reserve(self, most: Tokens) -> None:
+    def reserve(self, most: TokenCount) -> None:
         """Set aside what a request may come to, once there is enough. Raises Spent where there will not be."""
         with self._changed:
             while not self._affords(most):
@@ -58,14 +58,14 @@ class Budget:
                 self._changed.wait()
             self._under_way[most] += 1
 
-    def settle(self, most: Tokens, used: Tokens) -> None:
+    def settle(self, most: TokenCount, used: TokenCount) -> None:
         """Count what a request came to in place of what was set aside for it."""
         with self._changed:
             self._under_way[most] -= 1
             self.spent += used
             self._changed.notify_all()
 
-    def _affords(self, most: Tokens) -> bool:
+    def _affords(self, most: TokenCount) -> bool:
         total = sum(self._under_way.elements(), self.spent + most)
         within = not self.tokens or total.prompt + total.answer <= self.tokens
         return within and (not self.limit or self.money(total) <= self.limit)

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from morello.errors import MorelloError
-from morello_tune.interface import Proposer, Session, Task
-from morello_tune.proposers.language import Language, Model, Unanswered
+from morello_tune.interface import Proposer, ProposerSession, TuningTask
+from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
 
 #: The environment variable with the command, that with its seconds, and characters of an answer that are read.
 VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
@@ -23,7 +23,7 @@ _SECONDS, _LARGEST, _TOLD = 120.0, 1 << 20, 300
 
 
 @attrs.define
-class Program(Model):
+class CommandModel(LanguageModel):
     """Runs a command for each prompt: the conversation on its standard input, the answer on its standard output."""
 
     command: Sequence[str]
@@ -84,7 +84,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _start(task: Task) -> Session:
+def _start(task: TuningTask) -> ProposerSession:
     given = os.environ.get(VARIABLE, "")
     try:
         command = shlex.split(given)
@@ -93,7 +93,7 @@ def _start(task: Task) -> Session:
         raise MorelloError(f"{VARIABLE} is {given!r}: {error}", "write it as a shell takes it") from error
     if not command:
         raise MorelloError("the proposer command needs a command", f"set {VARIABLE} to one")
-    return Language(task, Program(command, seconds))
+    return LanguageSession(task, CommandModel(command, seconds))
 
 
 COMMAND = Proposer(

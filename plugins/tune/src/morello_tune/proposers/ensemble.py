@@ -7,17 +7,17 @@ from typing import Any
 
 import attrs
 
-from morello_tune.interface import Outcome, Proposal, Proposer, Request, Session, Task
+from morello_tune.interface import PlanRequest, Proposal, ProposalOutcome, Proposer, ProposerSession, TuningTask
 
 
 @attrs.define
-class Ensemble(Session):
+class Ensemble(ProposerSession):
     """Hands requests to sessions in turns; all of them hear what became of each proposal."""
 
-    sessions: Mapping[str, Session]
+    sessions: Mapping[str, ProposerSession]
     _next: int = attrs.field(default=0, init=False)
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         names = [*self.sessions]
         whose = [names[(self._next + number) % len(names)] for number in range(len(requests))]
         self._next += len(requests)
@@ -27,7 +27,7 @@ class Ensemble(Session):
         }
         return [next(made[name]) for name in whose]
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
+    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
         for session in self.sessions.values():
             session.learn(outcomes)
 
@@ -38,7 +38,7 @@ class Ensemble(Session):
 def ensemble(proposers: Sequence[Proposer]) -> Proposer:
     """Return the proposer that divides requests between others."""
 
-    def start(task: Task) -> Session:
+    def start(task: TuningTask) -> ProposerSession:
         return Ensemble({one.name: one.start(task) for one in proposers})
 
     names = ",".join(one.name for one in proposers)

@@ -10,8 +10,16 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.schedule import Schedule
-from morello_tune.edits import Site, grafted, sites
-from morello_tune.interface import Candidate, Outcome, Proposal, Proposer, Request, Session, Task
+from morello_tune.edits import StepSite, replace_subtree, sites
+from morello_tune.interface import (
+    Candidate,
+    PlanRequest,
+    Proposal,
+    ProposalOutcome,
+    Proposer,
+    ProposerSession,
+    TuningTask,
+)
 from morello_tune.proposers.offline import described
 
 #: Programs that may be parents, the fastest that were measured, and the probability of a crossover of two.
@@ -23,11 +31,11 @@ CROSSOVER = "crossover"
 
 
 @attrs.define
-class Evolution(Session):
+class Evolution(ProposerSession):
     """Makes children of measured programs. A mutation is one edit of an item that applies, whatever its phase; a
     crossover takes the outer steps of one program, and inside, from a random step on, those of another."""
 
-    task: Task
+    task: TuningTask
     _population: list[tuple[float, Candidate]] = attrs.field(init=False)
     _fitness: dict[str, float] = attrs.field(init=False)
     _seen: set[Schedule] = attrs.field(factory=set[Schedule], init=False)
@@ -37,10 +45,10 @@ class Evolution(Session):
         self._fitness = {self.task.start.text: 1.0}
         self._seen = {self.task.start.schedule}
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         return [() if self.task.late else self._children(request) for request in requests]
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
+    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
         for one in outcomes:
             if one.candidate and one.gain:
                 fitness = one.gain * self._fitness.get(one.parent.text, 1.0)
@@ -48,7 +56,7 @@ class Evolution(Session):
                 self._population.append((fitness, one.candidate))
         self._population = sorted(self._population, key=lambda one: -one[0])[:_POPULATION]
 
-    def _children(self, request: Request) -> list[Proposal]:
+    def _children(self, request: PlanRequest) -> list[Proposal]:
         rng = random.Random(request.seed)
         made: list[Proposal] = []
         for _ in range(_TRIES * request.implementations):
@@ -61,14 +69,14 @@ class Evolution(Session):
                 made.append(child)
         return made
 
-    def _mutated(self, request: Request, rng: random.Random) -> Proposal | None:
+    def _mutated(self, request: PlanRequest, rng: random.Random) -> Proposal | None:
         if not request.menu:
             return None
         item = rng.choice(request.menu)
         edits = [*islice(self.task.in_time(item.edits(request.candidate)), _LOOKED_AT)]
         return _proposal(item.name, rng.choice(edits), request.candidate) if edits else None
 
-    def _crossed(self, request: Request, rng: random.Random) -> Proposal | None:
+    def _crossed(self, request: PlanRequest, rng: random.Random) -> Proposal | None:
         candidate, others = request.candidate, [one for _, one in self._population]
         # One of two is taken, the fitter, which comes first.
         other = others[min(rng.randrange(len(others)), rng.randrange(len(others)))]
@@ -76,10 +84,10 @@ class Evolution(Session):
         if not places:
             return None
         site, inner = rng.choice(places)
-        return _proposal(CROSSOVER, _tried(lambda: grafted(candidate, site, inner.node)), candidate)
+        return _proposal(CROSSOVER, _tried(lambda: replace_subtree(candidate, site, inner.node)), candidate)
 
 
-def _alike(site: Site, other: Candidate) -> list[Site]:
+def _alike(site: StepSite, other: Candidate) -> list[StepSite]:
     """Return the places in another program that are for the same operation as a site."""
     return [one for one in sites(other.impl) if one.path and one.spec.op == site.spec.op and one.node != site.node]
 

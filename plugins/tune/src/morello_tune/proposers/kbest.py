@@ -11,7 +11,7 @@ import attrs
 from morello.codegen.forms import program_key
 from morello.errors import MorelloError
 from morello.schedule import schedule_of
-from morello_tune.interface import Proposal, Proposer, Request, Session, Task
+from morello_tune.interface import PlanRequest, Proposal, Proposer, ProposerSession, TuningTask
 
 #: How many there are unless --top says otherwise, and the option that says it.
 TOP, OPTION = 20, "top"
@@ -20,15 +20,15 @@ _LOOKED_AT = 500
 
 
 @attrs.define
-class KBest(Session):
+class KBest(ProposerSession):
     """Proposes programs once, cheapest first, whatever is asked for: they need no beam."""
 
     once: ClassVar[bool] = True
-    task: Task
+    task: TuningTask
     _done: bool = attrs.field(default=False, init=False)
     _looked_at: int = attrs.field(default=0, init=False)
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         made = [] if self._done else self._cheapest()
         self._done = True
         return [made, *([()] * (len(requests) - 1))]

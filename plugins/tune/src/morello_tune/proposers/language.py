@@ -14,7 +14,7 @@ import attrs
 from morello.errors import MorelloError
 from morello.interrupt import result_of
 from morello.schedule import Schedule
-from morello_tune.interface import MenuItem, Proposal, Request, Session, Task
+from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposerSession, TuningTask
 from morello_tune.proposers import prompts
 
 #: Characters of an answer that a trace keeps.
@@ -29,7 +29,7 @@ class Spent(Unanswered):
     """The budget of tokens or money is used up."""
 
 
-class Model(ABC):
+class LanguageModel(ABC):
     """A model that answers a conversation: texts of the user and the model, in turns. Used by several threads."""
 
     parallel: int = 1
@@ -50,18 +50,18 @@ class Model(ABC):
 
 
 @attrs.define
-class Language(Session):
+class LanguageSession(ProposerSession):
     """Asks a model for plans, for edits by these plans, and once more for those that are refused."""
 
-    task: Task
-    model: Model
+    task: TuningTask
+    model: LanguageModel
     _answers: int = attrs.field(default=0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.model.until = self.task.deadline
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         with ThreadPoolExecutor(self.model.parallel) as pool:
             try:
                 planned = [pool.submit(self._plan, request) for request in requests]
@@ -89,7 +89,7 @@ class Language(Session):
     def facts(self) -> Mapping[str, Any]:
         return self.model.facts()
 
-    def _plan(self, request: Request) -> tuple[MenuItem | None, str, str]:
+    def _plan(self, request: PlanRequest) -> tuple[MenuItem | None, str, str]:
         """Return the item that is planned, the plan, and why there is none."""
         try:
             plan = self._ask([prompts.plan_prompt(self.task, request)])
@@ -103,7 +103,7 @@ class Language(Session):
         names = ", ".join(one.name for one in request.menu)
         return item, plan[:_KEPT], "" if item else f"the plan names no single item of the menu: {names}"
 
-    def _edit(self, request: Request, item: MenuItem | None, plan: str) -> Proposal:
+    def _edit(self, request: PlanRequest, item: MenuItem | None, plan: str) -> Proposal:
         name = item.name if item else ""
         texts = [prompts.edit_prompt(self.task, request, item, plan)]
         refused = answer = ""

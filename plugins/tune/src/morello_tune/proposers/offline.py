@@ -11,7 +11,17 @@ import attrs
 
 from morello.ir.impl import Impl, Leaf, cost_and_peak
 from morello.schedule import Position, Schedule, apply, schedule_text
-from morello_tune.interface import PHASES, Candidate, MenuItem, Outcome, Proposal, Proposer, Request, Session, Task
+from morello_tune.interface import (
+    PHASES,
+    Candidate,
+    MenuItem,
+    PlanRequest,
+    Proposal,
+    ProposalOutcome,
+    Proposer,
+    ProposerSession,
+    TuningTask,
+)
 
 #: Edits of an item that are drawn for each implementation asked for, of which those of least cost are proposed.
 _DRAWN = 4
@@ -24,7 +34,7 @@ _PAST, _DOUBT = 25.0, 2
 
 
 @attrs.define
-class _Past:
+class _ItemHistory:
     """The proposals of an item so far, and the sum of the logarithms of its gains; what gained nothing counts 0."""
 
     count: float = 0.0
@@ -32,25 +42,25 @@ class _Past:
 
 
 @attrs.define
-class Offline(Session):
+class Offline(ProposerSession):
     """Chooses plans at random, with weights; the same seed and times give the same proposals."""
 
-    task: Task
-    _past: dict[str, _Past] = attrs.field(factory=dict[str, _Past], init=False)
+    task: TuningTask
+    _past: dict[str, _ItemHistory] = attrs.field(factory=dict[str, _ItemHistory], init=False)
     _edits: dict[tuple[str, str], list[Schedule]] = attrs.field(factory=dict[tuple[str, str], "list[Schedule]"])
 
-    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         return [() if self.task.late else self._plan(request) for request in requests]
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
+    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
         if not self.task.options.get("feedback", True):
             return
         for one in outcomes:
-            past = self._past.setdefault(one.proposal.item, _Past())
+            past = self._past.setdefault(one.proposal.item, _ItemHistory())
             past.count += 1
             past.gains += math.log(one.gain) if one.accepted and one.gain else 0.0
 
-    def _plan(self, request: Request) -> Sequence[Proposal]:
+    def _plan(self, request: PlanRequest) -> Sequence[Proposal]:
         rng, menu = random.Random(request.seed), [*request.menu]
         while menu:
             item = rng.choices(menu, [self._weight(one, request) for one in menu])[0]
@@ -60,11 +70,11 @@ class Offline(Session):
             menu.remove(item)
         return ()
 
-    def _weight(self, item: MenuItem, request: Request) -> float:
+    def _weight(self, item: MenuItem, request: PlanRequest) -> float:
         """Return how likely an item is to be chosen: more so in its phase, and the more it gained."""
         progress = (request.iteration - 1) / max(1, request.iterations - 1)
         distance = abs(progress - PHASES.index(item.phase) / (len(PHASES) - 1))
-        past = self._past.get(item.name, _Past())
+        past = self._past.get(item.name, _ItemHistory())
         gain = past.gains / (past.count + _DOUBT) + self.task.gains.get(item.name, 0.0)
         tried = 1 / math.sqrt(1 + past.count / 8)
         return _PHASE**-distance * math.exp(min(3.0, _PAST * gain)) * tried
@@ -77,7 +87,7 @@ class Offline(Session):
         return self._edits[key]
 
     def _implemented(
-        self, item: MenuItem, edits: list[Schedule], request: Request, rng: random.Random
+        self, item: MenuItem, edits: list[Schedule], request: PlanRequest, rng: random.Random
     ) -> Iterator[Proposal]:
         drawn = rng.sample(range(len(edits)), min(len(edits), _DRAWN * request.implementations))
         ranked = sorted((estimate(edits[place], request.candidate), place) for place in drawn)

@@ -1,47 +1,42 @@
-"""openai: asks any endpoint for chat completions as OpenAI's API has them."""
+"""openai: a language model behind any endpoint for chat completions, through the package `openai`."""
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
-import http
-import http.client
 import json
 import math
 import os
-import queue
 import threading
 import time
 import tomllib
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any, cast
 
 import attrs
 
 from morello.errors import MorelloError
 from morello.paths import config_file
-from morello_tune.interface import Proposer, Session, Task
-from morello_tune.proposers.budget import Budget, Tokens
-from morello_tune.proposers.language import Language, Model, Unanswered
+from morello_tune.interface import Proposer, ProposerSession, TuningTask
+from morello_tune.proposers.budget import TokenBudget, TokenCount
+from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
 
-#: The file beside the user's configuration, and how environment variables begin that take precedence over it.
+#: The file in the folder of the user's configuration, and the prefix of environment variables, which have precedence.
 FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
-#: Bytes of an answer that are read at most, and characters of an error that are told.
-_LARGEST, _TOLD, _PIECE = 1 << 20, 300, 1 << 16
-_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
-#: Seconds to wait for one more try at most.
-_LONGEST = 60.0
+#: Statuses that are retried, the longest pause in seconds, and the characters of an error that are shown.
+_RETRIED, _LONGEST, _SHOWN = (408, 409, 425, 429, 500, 502, 503, 504, 529), 60.0, 300
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
-    """The endpoint, how it is asked, and what may be spent: tokens in all, or money by prices per million tokens.
+class OpenAISettings:
+    """The endpoint, the rates of requests, and the budget: tokens in all, or money by prices per million tokens.
 
-    A request takes at most `timeout` seconds in all. `parallel` requests are under way at a time, at most `per_minute`
-    begin in a minute, and one that fails is tried `retries` more times, after `backoff` seconds, then twice as many,
-    and so on, or as long as the endpoint says.
+    `timeout` is in seconds for a whole request. At most `parallel` requests are under way, and `per_minute` begin in a
+    minute. A failed request is sent again up to `retries` times, after `backoff` seconds, then twice as many, and so
+    on, or when the endpoint's `Retry-After` says.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -60,8 +55,8 @@ class Settings:
     price_out: float = 0.0
 
 
-def settings(model: str = "") -> Settings:
-    """Return what file and environment say. Raises MorelloError for what is wrong, or missing; it never tells a key."""
+def settings(model: str = "") -> OpenAISettings:
+    """Return the settings of file and environment. Raises MorelloError, without the key, for wrong or missing ones."""
     path = config_file().with_name(FILE)
     given: dict[str, Any] = {}
     try:
@@ -72,7 +67,7 @@ def settings(model: str = "") -> Settings:
         raise MorelloError(
             f"cannot read {path}: {type(error).__name__}", "it is TOML, such as model = 'NAME'"
         ) from None
-    kinds = {field.name: type(field.default) for field in attrs.fields(Settings)}
+    kinds = {field.name: type(field.default) for field in attrs.fields(OpenAISettings)}
     for name in kinds:
         if value := os.environ.get(f"{PREFIX}{name.upper()}"):
             given[name] = value
@@ -88,14 +83,14 @@ def settings(model: str = "") -> Settings:
         try:
             found[name] = kinds[name](value)
         except (TypeError, ValueError):
-            told = "" if name == "key" else f", not {value!r}"
+            shown = "" if name == "key" else f", not {value!r}"
             raise MorelloError(
-                f"the setting {name} of openai is a {kinds[name].__name__}{told}", f"see {path}"
+                f"the setting {name} of openai is a {kinds[name].__name__}{shown}", f"see {path}"
             ) from None
-    return _checked(Settings(**found))
+    return _checked(OpenAISettings(**found))
 
 
-def _checked(made: Settings) -> Settings:
+def _checked(made: OpenAISettings) -> OpenAISettings:
     if not made.model:
         what = "the proposer openai needs the name of a model"
         raise MorelloError(
@@ -104,7 +99,9 @@ def _checked(made: Settings) -> Settings:
     if not made.base_url.startswith(("http://", "https://")):
         raise MorelloError(f"base_url is {made.base_url!r}", "it begins with http:// or https://")
     if made.parallel < 1 or made.retries < 0 or not 0 < made.timeout < math.inf:
-        raise MorelloError("openai asks with parallel of at least 1, and some timeout", "correct its settings")
+        raise MorelloError(
+            "openai needs parallel of at least 1, retries of at least 0, and some timeout", "correct its settings"
+        )
     for name in ("max_tokens", "tokens", "money", "price_in", "price_out"):
         if not 0 <= getattr(made, name) < math.inf:
             raise MorelloError(f"{name} of openai is {getattr(made, name)}", "it is a number, and not negative")
@@ -113,55 +110,33 @@ def _checked(made: Settings) -> Settings:
     if made.money and not (made.price_in or made.price_out):
         raise MorelloError("a limit of money needs prices", "set price_in and price_out, per million tokens")
     if (made.tokens or made.money) and not made.max_tokens:
-        what = "a limit of tokens or money needs max_tokens: nobody knows else what an answer may come to"
+        what = "a limit of tokens or money needs max_tokens: an answer is not limited otherwise"
         raise MorelloError(what, "set max_tokens in the settings of openai")
     return made
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the key is for one place alone."""
-
-    def redirect_request(self, *_args: Any, **_more: Any) -> None:
-        return None
-
-
-@attrs.frozen
-class _Response:
-    """The answer to a request over HTTP."""
-
-    status: int
-    retry_after: str | None
-    body: bytes
-
-
-_Responses = queue.SimpleQueue[_Response | Exception]
-
-
 @attrs.define
-class Endpoint(Model):
-    """Sends conversations to an endpoint, and keeps within rates and budgets. Errors never tell the key."""
+class OpenAIModel(LanguageModel):
+    """Sends conversations to an endpoint within rates and budgets. Errors never contain the key."""
 
-    settings: Settings
-    _budget: Budget = attrs.field(init=False)
+    settings: OpenAISettings
+    _budget: TokenBudget = attrs.field(init=False)
     _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
     _next: float = attrs.field(default=0.0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    #: Where the responses to requests under way go, and whether nobody waits for them any more.
-    _responses: set[_Responses] = attrs.field(factory=set[_Responses], init=False)
-    _stopped: threading.Event = attrs.field(factory=threading.Event, init=False)
+    _tasks: set[asyncio.Task[str]] = attrs.field(factory=set[asyncio.Task[str]], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.parallel = self.settings.parallel
         made = self.settings
-        self._budget = Budget(made.tokens, made.money, made.max_tokens, made.price_in, made.price_out)
-        self._opener = urllib.request.build_opener(_Stay())
+        self.parallel = made.parallel
+        self._budget = TokenBudget(made.tokens, made.money, made.max_tokens, made.price_in, made.price_out)
 
     def stop(self) -> None:
         super().stop()
-        self._stopped.set()
         with self._lock:
-            for waiting in self._responses:
-                waiting.put(TimeoutError("stopped"))
+            for task in self._tasks:
+                with suppress(RuntimeError):  # its loop has ended
+                    task.get_loop().call_soon_threadsafe(task.cancel)
 
     def facts(self) -> Mapping[str, Any]:
         spent = self._budget.spent
@@ -173,154 +148,123 @@ class Endpoint(Model):
         roles = ("user", "assistant")
         messages = [{"role": "system", "content": system}]
         messages += [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
-        body: dict[str, Any] = {
-            "model": self.settings.model,
-            "messages": messages,
-            "temperature": self.settings.temperature,
-        }
+        body: dict[str, Any] = {"model": self.settings.model, "messages": messages}
+        body["temperature"] = self.settings.temperature
         if self.settings.max_tokens:
             body["max_tokens"] = self.settings.max_tokens
-        return self._sent(json.dumps(body).encode())
 
-    def _sent(self, body: bytes) -> str:
-        """Return the answer, after some tries. Raises Unanswered, or MorelloError for what no try will mend."""
-        told, most = "", self._budget.most(body)
-        for attempt in range(self.settings.retries + 1):
-            self._budget.reserve(most)
-            used, seconds = Tokens(), None
-            try:
-                self._wait()
-                # What nobody tells of counts in full.
-                used = most
-                response = self._once(body)
-                if response.status == http.HTTPStatus.OK:
-                    content, used = _content(response.body, most)
-                    if not content.strip():
-                        raise Unanswered("the model answered nothing", "raise max_tokens, or ask another model")
-                    return self._redacted(content)
-                used, told = Tokens(), self._failure(response)
-                if response.status not in _AGAIN:
-                    raise MorelloError(told, "check base_url, model and key")
-                seconds = _retry_after(response.retry_after)
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                # Of a timeout too. The reason may name the URL, but no header.
-                told = self._redacted(f"no answer: {error or type(error).__name__}")
-                # It was not even sent.
-                used = Tokens() if isinstance(error, urllib.error.URLError) else used
-            finally:
-                self._budget.settle(most, used)
-            if attempt < self.settings.retries:
-                with self._lock:
-                    self._counts["retries"] += 1
-                self._sleep(min(_LONGEST, self.settings.backoff * 2**attempt if seconds is None else seconds))
-        raise Unanswered(f"{told}; tried {self.settings.retries + 1} times", "try again later") from None
-
-    def _once(self, body: bytes) -> _Response:
-        """Return the response to one request, within the timeout in all. Raises what the connection raises.
-
-        Sockets limit the time of each read alone, so a thread reads, which is left behind if bytes come too slowly.
-        """
-        got = _Responses()
-        with self._lock:
-            self._counts["requests"] += 1
-            self._responses.add(got)
-        began = time.monotonic()
-        until = min(began + self.settings.timeout, self.until)
-
-        def ask() -> None:
-            try:
-                got.put(self._exchanged(body, until))
-            except Exception as error:
-                got.put(error)
-
-        threading.Thread(target=ask, daemon=True).start()
-        try:
-            found = got.get(timeout=max(0.0, until - began))
-        except queue.Empty:
-            raise TimeoutError("timed out") from None
-        finally:
+        async def run() -> str:
+            task = asyncio.create_task(self._answer(body))
             with self._lock:
-                self._responses.remove(got)
-        if isinstance(found, Exception):
-            raise found
-        return found
+                self._tasks.add(task)
+            try:
+                return await task
+            finally:
+                with self._lock:
+                    self._tasks.discard(task)
 
-    def _exchanged(self, body: bytes, until: float) -> _Response:
-        made = self.settings
-        headers = {"Content-Type": "application/json"}
-        if made.key:
-            headers["Authorization"] = f"Bearer {made.key}"
-        request = urllib.request.Request(f"{made.base_url.rstrip('/')}/chat/completions", body, headers)
-        opened: Any
         try:
-            opened = self._opener.open(request, timeout=made.timeout)
-        except urllib.error.HTTPError as error:
-            opened = error
-        with opened as response:
-            return _Response(response.status, response.headers.get("Retry-After"), _read(response, until))
+            return asyncio.run(run())
+        except asyncio.CancelledError:
+            raise Unanswered("no time is left", "give a larger budget") from None
 
-    def _wait(self) -> None:
-        """Wait for the turn of one more request."""
-        made = self.settings
+    async def _answer(self, body: Mapping[str, Any]) -> str:
+        """Return the answer. Raises Unanswered after the last retry, MorelloError if a retry is useless."""
+        import openai
+
+        made, message, most = self.settings, "", self._budget.most(json.dumps(body).encode())
+        client = openai.AsyncOpenAI(
+            api_key=made.key or "none",
+            base_url=made.base_url,
+            max_retries=0,
+            timeout=None,
+            # The key is sent to base_url alone.
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+        )
+        headers = {} if made.key else {"Authorization": openai.Omit()}
+        async with client:
+            for attempt in range(made.retries + 1):
+                if attempt:
+                    self._counts["retries"] += 1
+                self._budget.reserve(most)
+                used, pause = TokenCount(), made.backoff * 2**attempt
+                try:
+                    await self._turn()
+                    used = most  # unless the endpoint reports the usage
+                    async with asyncio.timeout(max(0.0, min(made.timeout, self.until - time.monotonic()))):
+                        self._counts["requests"] += 1
+                        response = await client.chat.completions.create(**body, extra_headers=cast(Any, headers))
+                    text, used = _content(response, most)
+                    if not text.strip():
+                        raise Unanswered("the model answered nothing", "raise max_tokens, or use another model")
+                    return self._redacted(text)
+                except openai.APIStatusError as error:
+                    used, message = TokenCount(), self._failure(error.status_code, error.response.text)
+                    if error.status_code not in _RETRIED:
+                        raise MorelloError(message, "check base_url, model and key") from None
+                    pause = _retry_after(error.response.headers.get("Retry-After"), pause)
+                except TimeoutError:
+                    message = "no answer: timed out"
+                except (openai.APIError, OSError, ValueError) as error:
+                    cause = error.__cause__ or error
+                    message = self._redacted(f"no answer: {str(cause) or type(cause).__name__}")
+                    if type(cause).__name__ == "ConnectError":
+                        used = TokenCount()  # nothing was sent
+                finally:
+                    self._budget.settle(most, used)
+                if attempt < made.retries:
+                    await self._sleep(min(_LONGEST, pause))
+        raise Unanswered(f"{message}; tried {made.retries + 1} times", "try again later") from None
+
+    async def _turn(self) -> None:
+        """Wait until one more request may begin by `per_minute`."""
         with self._lock:
             now = time.monotonic()
             start = max(now, self._next)
-            self._next = start + (60 / made.per_minute if made.per_minute else 0.0)
-        self._sleep(start - now)
+            self._next = start + (60 / self.settings.per_minute if self.settings.per_minute else 0.0)
+        await self._sleep(start - now)
 
-    def _sleep(self, seconds: float) -> None:
-        """Wait. Raises Unanswered where no time is left then."""
+    async def _sleep(self, seconds: float) -> None:
+        """Wait. Raises Unanswered if no time is left afterwards."""
         left = self.until - time.monotonic()
-        if self._stopped.wait(max(0.0, min(seconds, left))) or seconds >= left:
+        await asyncio.sleep(max(0.0, min(seconds, left)))
+        if seconds >= left:
             raise Unanswered("no time is left", "give a larger budget")
 
-    def _failure(self, response: _Response) -> str:
-        said = self._redacted(" ".join(response.body.decode("utf-8", "replace").split()))
-        said = "".join(one for one in said if one.isprintable())[:_TOLD]
-        return f"the endpoint answered {response.status}{said and f': {said}'}"
+    def _failure(self, status: int, text: str) -> str:
+        text = "".join(one for one in self._redacted(" ".join(text.split())) if one.isprintable())[:_SHOWN]
+        return f"the endpoint answered {status}{text and f': {text}'}"
 
     def _redacted(self, text: str) -> str:
         return text.replace(self.settings.key, "***") if self.settings.key else text
 
 
-def _content(response: bytes, most: Tokens) -> tuple[str, Tokens]:
-    """Return the text of a response, and the tokens it took: the most that may be where it does not tell."""
+def _content(response: Any, most: TokenCount) -> tuple[str, TokenCount]:
+    """Return the text of a completion and its tokens: `most` if the endpoint does not report them."""
     try:
-        told = json.loads(response)
-        content = told["choices"][0]["message"]["content"]
-        usage = told.get("usage") or {}
-        used = Tokens(*(int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")))
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        text, usage = response.choices[0].message.content, response.usage
+        used = TokenCount(usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else most
+    except (AttributeError, IndexError, TypeError):
         raise Unanswered("the endpoint's answer is no chat completion", "check base_url") from None
-    return content if isinstance(content, str) else "", used if usage else most
+    return text if isinstance(text, str) else "", used
 
 
-def _read(response: Any, until: float) -> bytes:
-    """Return what comes of a response, as much of it as is read at most. Raises TimeoutError when it takes too long."""
-    found = bytearray()
-    while len(found) < _LARGEST and (piece := response.read1(_PIECE)):
-        found += piece
-        if time.monotonic() >= until:
-            raise TimeoutError("timed out")
-    return bytes(found)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a header says to wait, or the time until its date; None without one."""
-    if value is None:
-        return None
+def _retry_after(value: str | None, otherwise: float) -> float:
+    """Return the seconds that a header `Retry-After` asks for, as a number or a date."""
     try:
-        return max(0.0, float(value))
+        return max(0.0, float(value or otherwise))
     except ValueError:
         date = email.utils.parsedate_tz(value)
-        return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else None
+        return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else otherwise
 
 
 def openai(model: str = "") -> Proposer:
-    """Return the proposer that asks a model, by default the one in the settings."""
+    """Return the proposer that uses a model, by default the one in the settings."""
 
-    def start(task: Task) -> Session:
-        return Language(task, Endpoint(settings(model)))
+    def start(task: TuningTask) -> ProposerSession:
+        if find_spec("openai") is None:
+            raise MorelloError("the proposer openai needs the package openai", "pip install 'morello-tune[openai]'")
+        return LanguageSession(task, OpenAIModel(settings(model)))
 
     return Proposer(
         name=f"openai:{model}" if model else "openai",

@@ -11,7 +11,7 @@ from morello.report.tables import table_text
 from morello.report.tree import program_tree, tree_table
 from morello.report.words import cost_words, memory
 from morello.rewrites.base import rewrites_of
-from morello_tune.interface import Candidate, Feedback, MenuItem, Request, Task
+from morello_tune.interface import Candidate, Feedback, MenuItem, PlanRequest, TuningTask
 
 SYSTEM = (
     "You make tensor programs faster by editing their schedules. A schedule is a list of steps that rewrite a "
@@ -21,7 +21,7 @@ _FENCED = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 _ITEM = re.compile(r"^\W*item\W+([\w-]+)", re.IGNORECASE | re.MULTILINE)
 
 
-def plan_prompt(task: Task, request: Request) -> str:
+def plan_prompt(task: TuningTask, request: PlanRequest) -> str:
     """Return the prompt that asks for a plan: exactly one item of the menu, and how to apply it."""
     menu = "\n".join(f"- {item.name}: {item.text}" for item in request.menu)
     return "\n\n".join(
@@ -35,7 +35,7 @@ def plan_prompt(task: Task, request: Request) -> str:
     )
 
 
-def edit_prompt(task: Task, request: Request, item: MenuItem | None, plan: str) -> str:
+def edit_prompt(task: TuningTask, request: PlanRequest, item: MenuItem | None, plan: str) -> str:
     """Return the prompt that asks for the edited schedule, with the item's example if the plan asks for it."""
     example = [f"Example of {item.name}:\n{item.example}"] if item and item.example and _triggered(item, plan) else []
     return "\n\n".join(
@@ -81,7 +81,7 @@ def schedule_in(answer: str) -> str:
     return found[1] if found else text
 
 
-def _facts(task: Task, request: Request) -> list[str]:
+def _facts(task: TuningTask, request: PlanRequest) -> list[str]:
     candidate, target = request.candidate, request.candidate.target
     told = task.options.get("feedback", True) and candidate.feedback
     tree = table_text(*tree_table(program_tree(candidate.impl, target), compact=True)).rstrip("\n")
@@ -117,7 +117,7 @@ def feedback_text(feedback: Feedback, candidate: Candidate) -> str:
     )
 
 
-def _rules(task: Task) -> str:
+def _rules(task: TuningTask) -> str:
     rules = [
         "Only steps listed for the target may be used, with sizes that fit the specification.",
         "A step goes on with the child that is no move; other children need `subschedule [N] { ... }`.",
