@@ -14,13 +14,13 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 
-#: Finds an implementation for a Spec leaf.
+#: Returns an implementation of a Spec leaf.
 Synthesizer: TypeAlias = Callable[[Spec], Impl]
 
 
 @attrs.frozen
 class Subschedule:
-    """Steps for one child: `path` are child numbers, from the node that the last step before it made."""
+    """Steps for one child: `path` are child numbers, starting at the node of the last step."""
 
     path: tuple[int, ...]
     body: tuple[Statement, ...]
@@ -31,7 +31,7 @@ class Subschedule:
 
 @attrs.frozen
 class Synthesize:
-    """Search implements every Spec that is left."""
+    """Search implements every remaining Spec."""
 
     def __str__(self) -> str:
         return "synthesize"
@@ -42,7 +42,7 @@ Schedule: TypeAlias = tuple[Statement, ...]
 
 
 def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
-    """Return the schedule as it is written in a Spec file, a statement a line."""
+    """Return the schedule as lines of a Spec file, one for each statement."""
     margin = "    " * indent
     text: list[str] = []
     for statement in schedule:
@@ -54,15 +54,15 @@ def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
 
 
 def schedule_text(schedule: Sequence[Statement]) -> str:
-    """Return the statements as text that parses to them again, a line each."""
+    """Return the statements as text that parses to equal ones, a line each."""
     return "\n".join(lines(schedule))
 
 
 def default_child(node: Node) -> int | None:
-    """Return the child that a step goes on with, None if that does not single one out.
+    """Return the child at which the next step applies, None if it is ambiguous.
 
-    It is the one child that is not a Move if exactly one exists ([Kaufman2025] §2.3), else the one that neither moves
-    nor initializes; of Moves only, it is the body rather than what loads and stores.
+    It is the only child that is not a Move ([Kaufman2025] §2.3), else the only one that neither moves nor initializes;
+    if all are Moves, the body rather than loads and stores.
     """
     parts = node.expansion.parts
     for fits in (
@@ -77,14 +77,14 @@ def default_child(node: Node) -> int | None:
 
 @attrs.frozen
 class Position:
-    """A partial implementation, and the path to the node that the last step made: the next goes on from there."""
+    """A partial implementation, and the path to the node of the last step, below which the next one applies."""
 
     impl: Impl
     path: tuple[int, ...] = ()
 
 
 def apply(position: Position, schedule: Sequence[Statement], target: Target, synthesize: Synthesizer) -> Position:
-    """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
+    """Apply a schedule. Raises Inapplicable, with the statement, for a step that does not apply."""
     for before, statement in pairwise(schedule):
         if isinstance(before, Synthesize):
             error = Inapplicable(
@@ -115,7 +115,7 @@ def _carry_out(position: Position, statement: Statement, target: Target, synthes
 
 
 def _default_leaf(position: Position, step: Rewrite) -> tuple[int, ...]:
-    """Return the path to the Spec that default children lead to."""
+    """Return the path to the Spec at the end of the default children."""
     path = position.path
     impl = child_at(position.impl, path)
     while isinstance(impl, Node):
@@ -132,7 +132,7 @@ def _default_leaf(position: Position, step: Rewrite) -> tuple[int, ...]:
 
 
 def child_at(impl: Impl, path: Sequence[int]) -> Impl:
-    """Return the descendant that `path` leads to. Raises Inapplicable where there is none."""
+    """Return the descendant that `path` leads to. Raises Inapplicable if there is no such node."""
     for index in path:
         if isinstance(impl, Leaf):
             raise Inapplicable(f"child {index} of a Spec that has no children yet", "rewrite it before its children")
@@ -143,7 +143,7 @@ def child_at(impl: Impl, path: Sequence[int]) -> Impl:
 
 
 def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
-    """Return the same program with `child` at `path`."""
+    """Return the program with `child` at `path`."""
     if not path:
         return child
     assert isinstance(impl, Node)
@@ -153,7 +153,7 @@ def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
 
 
 def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
-    """Return the node that a step makes of a Spec. Raises Inapplicable, also where memory does not suffice."""
+    """Return the node of a step on a Spec. Raises Inapplicable if the step or its memory does not fit."""
     expansion = step.expansion(spec.logical, target)
     node = expand(spec, expansion, target.grids)
     if node is None:
@@ -166,7 +166,7 @@ def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
 
 
 def _shortage(spec: Spec, expansion: Expansion, target: Target) -> str:
-    """Say which level lacks memory for a node that does not fit."""
+    """Return a message with the level that lacks memory for a node."""
     for index, level in enumerate(target.levels):
         held = [part.live[index] for part in expansion.parts]
         needed = max([expansion.needs[index], *held])
@@ -181,7 +181,7 @@ def _choices(node: Node) -> str:
 
 
 def finish(impl: Impl, synthesize: Synthesizer) -> Impl:
-    """Replace every Spec leaf by what search finds for it."""
+    """Return the implementation with every Spec leaf replaced by a synthesized one."""
     if isinstance(impl, Leaf):
         return synthesize(impl.spec)
     children = tuple(finish(child, synthesize) for child in impl.children)
@@ -189,7 +189,7 @@ def finish(impl: Impl, synthesize: Synthesizer) -> Impl:
 
 
 def schedule_of(impl: Impl) -> Schedule:
-    """Return the schedule that makes `impl` of its Spec."""
+    """Return the schedule that turns the Spec into `impl`."""
     if isinstance(impl, Leaf):
         return ()
     step = impl.expansion.step

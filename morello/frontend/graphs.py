@@ -182,7 +182,7 @@ def _check_use(source: Source, equations: list[EquationNode]) -> None:
     for equation in equations[1:]:
         if str(equation.name) not in used:
             known = {str(name) for each in equations for name in each.inputs} - by_name.keys()
-            hint = "the first equation makes the output; leave out what is not needed"
+            hint = "the first equation makes the output; leave out unused ones"
             meant = closest(equation.name, sorted(known))
             hint = f"did you mean it where {meant!r} is used? {hint}" if meant else hint
             raise source.error(span(equation.name), f"nothing uses {quoted(equation.name)}", hint)

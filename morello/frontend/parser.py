@@ -118,7 +118,9 @@ def _schedules(
         name = str(node.name)
         if name not in names:
             hint = suggestion(name, names, f"specs are {', '.join(names)}")
-            raise source.error(span(node.name), f"a schedule for {quoted(name)}, which is no spec of this file", hint)
+            raise source.error(
+                span(node.name), f"a schedule for {quoted(name)}, which is not a spec of this file", hint
+            )
         for place in node.targets or (node.name,):
             wanted = _installed(source, place, registry) if node.targets else ""
             if (name, wanted) in seen:

@@ -1,4 +1,4 @@
-"""A `.spec` file as data, and its text: parsing what is printed gives the same file."""
+"""A `.spec` file as data, and its text, which parses to an equal file."""
 
 from __future__ import annotations
 

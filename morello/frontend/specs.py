@@ -185,14 +185,14 @@ def _labelled(source: Source, call: CallNode, graph: Graph, groups: list[Operand
             raise source.error(span(group.label), f"a second operand {quoted(group.label)}", "leave one of them out")
         if group.label not in names:
             hint = suggestion(group.label, names, f"the operands are {', '.join(names)}")
-            raise source.error(span(group.label), f"{quoted(group.label)} is no operand of this Compose", hint)
+            raise source.error(span(group.label), f"{quoted(group.label)} is not an operand of this Compose", hint)
         labelled[str(group.label)] = group
     for name in graph.names:
         if name not in labelled:
             known = [one for one in (*labelled, *_made(call)) if one != name]
             listing = f"list it: {name}: (1×64×128, f32, GL)"
             if name is graph.names[-1]:
-                raise source.error(span(name), f"the output {quoted(name)} is no operand", listing)
+                raise source.error(span(name), f"the output {quoted(name)} is not an operand", listing)
             hint = suggestion(name, known, listing)
             raise source.error(span(name), f"{quoted(name)} is neither made by an equation nor an operand", hint)
     return [labelled[name] for name in names]
@@ -256,7 +256,7 @@ def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | 
 
 
 def _blame(target: Target, call: CallNode, nodes: Sequence[Token | OperandNode], logical: LogicalSpec) -> Span:
-    """Return the place of the first operand of which not even a Fill is a valid Spec, else of the operation."""
+    """Return the place of the first operand that is invalid even for a Fill, else of the operation."""
     for node, tensor in zip(nodes, logical.operands, strict=False):
         try:
             target.spec(LogicalSpec(FillZero(), tensor.shape, (tensor.state,)))

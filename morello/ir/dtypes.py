@@ -30,17 +30,17 @@ class DType:
 
     @property
     def unit_roundoff(self) -> float:
-        """Return the largest relative error of rounding a real to this float type (2^-24 for f32, 2^-8 for bf16)."""
+        """Return the largest relative error of rounding to this float type."""
         return {"f32": 2.0**-24, "bf16": 2.0**-8}[self.name]
 
     @property
     def smallest(self) -> float:
-        """Return the smallest positive subnormal value of this float type: the absolute error of underflow."""
+        """Return the smallest positive subnormal value of this float type."""
         return {"f32": 2.0**-149, "bf16": 2.0**-133}[self.name]
 
     @property
     def smallest_normal(self) -> float:
-        """Return the smallest positive value of this float type that has all its digits: below are subnormal ones."""
+        """Return the smallest positive normal value of this float type."""
         return {"f32": 2.0**-126, "bf16": 2.0**-126}[self.name]
 
     @property
@@ -63,7 +63,7 @@ I16 = DType("i16", 2, "int16_t", np.dtype(np.int16))
 U32 = DType("u32", 4, "uint32_t", np.dtype(np.uint32))
 I32 = DType("i32", 4, "int32_t", np.dtype(np.int32))
 F32 = DType("f32", 4, "float", np.dtype(np.float32))
-#: bfloat16 travels through C as its bit pattern.
+#: C code handles bfloat16 as its bit pattern.
 BF16 = DType("bf16", 2, "uint16_t", np.dtype(ml_dtypes.bfloat16))
 
 ALL = (U8, I8, U16, I16, U32, I32, F32, BF16)
@@ -71,7 +71,7 @@ BY_NAME = {dtype.name: dtype for dtype in ALL}
 
 
 def by_name(name: str) -> DType:
-    """Return the data type called `name`. Raises SpecError for a name that is none."""
+    """Return the data type called `name`. Raises SpecError for an unknown name."""
     try:
         return BY_NAME[name]
     except KeyError:

@@ -1,8 +1,8 @@
 """Implementations: program trees whose nodes each implement a Spec.
 
-A rewrite turns a logical Spec into an `Expansion`: the node it makes, with a logical Spec for every child,
-how often the child runs and what is held in memory meanwhile. One rule gives the cost and the peak memory
-of every kind of node ([Kaufman2025] §3): cost = own + Σ times·cost(child), peak = max(own need, held + peak(child)).
+A rewrite turns a logical Spec into an `Expansion`: a node, with a logical Spec for every child, the number of times the
+child runs, and the memory held meanwhile. One rule gives the cost and the peak memory of every kind of node
+([Kaufman2025] §3): cost = own + Σ times·cost(child), peak = max(own need, held + peak(child)).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StepLike(Protocol):
 
 @attrs.frozen
 class TileRange:
-    """The stretch of one iteration dimension that a loop body covers: `trips` tiles of `size` from `start`."""
+    """The range of one iteration dimension that a loop body covers: `trips` tiles of `size` from `start`."""
 
     start: Num
     size: Num
@@ -44,11 +44,11 @@ class TileRange:
 class Part:
     """One child of a node.
 
-    `args[i]` says what the child's operand i is: the node's own operand of that number, or, counting on from
-    there, a tensor the node introduces. `times` multiplies its cost; `live` is what the node holds, in bytes
-    per level, while the child runs. `ranges` is where a loop's body lies, None elsewhere. Where `dim_maps` is given,
-    the child sees its operand i under other dimensions: its dimension d is dimension `dim_maps[i][d]` of what `args[i]`
-    says (None: of size 1; or every so many values of it), and dimensions that are left out have size 1.
+    `args[i]` is the child's operand i: the number of one of the node's operands, or, counting on from these, of a
+    tensor that the node introduces. `times` multiplies the child's cost; `live` are the bytes per level that the node
+    holds while it runs. `ranges` are the tiles of a loop's body, None elsewhere. With `dim_maps`, the child sees
+    operand i under other dimensions: its dimension d is dimension `dim_maps[i][d]` of tensor `args[i]` (None: size 1;
+    or a part of its values), and dimensions that are left out have size 1.
     """
 
     logical: LogicalSpec
@@ -61,13 +61,13 @@ class Part:
 
     @property
     def tiles(self) -> Num:
-        """Return the number of tiles that a loop's body is for, whoever runs them."""
+        """Return the number of tiles of a loop's body, on all threads."""
         return product(tile_range.trips for tile_range in self.ranges or ())
 
 
 @attrs.frozen
 class Expansion:
-    """The node that a rewrite makes of a logical Spec. `cost` is its own; `needs` are its own bytes per level."""
+    """The node that a rewrite makes of a logical Spec. `cost` and `needs` (bytes per level) exclude its parts."""
 
     step: StepLike
     cost: Num
@@ -84,7 +84,7 @@ class Expansion:
 class Loop(Expansion):
     """Tiles of the iteration space: the main body, then one body per kind of boundary tile.
 
-    `parallel`: threads share the tiles of the main body, so that its part runs fewer `times` than it has tiles.
+    `parallel`: threads share the tiles of the main body, so that its `times` are fewer than its tiles.
     """
 
     parallel: bool = False
@@ -92,7 +92,7 @@ class Loop(Expansion):
 
 @attrs.frozen
 class Alloc(Expansion):
-    """Operand `operand` lives in the introduced tensor while the body runs; a view shares its memory."""
+    """Operand `operand` lives in the introduced tensor while the body runs; a view shares the operand's memory."""
 
     operand: int = 0
     view: bool = False
@@ -105,7 +105,7 @@ class Sequential(Expansion):
 
 @attrs.frozen
 class Pipeline(Expansion):
-    """Children one after another, handing intermediates on that live only between their two neighbours."""
+    """Children one after another, with intermediates that live only while a child uses them."""
 
 
 @attrs.frozen
@@ -171,7 +171,7 @@ def expand(spec: Spec, expansion: Expansion, grids: Sequence[LimitGrid]) -> Node
 
 
 def cost_and_peak(impl: Impl) -> CostAndPeak:
-    """Return cost and peak memory. Raises SpecError for an implementation with Spec leaves left."""
+    """Return cost and peak memory. Raises SpecError for an unfinished implementation."""
     if isinstance(impl, Leaf):
         raise SpecError("an unfinished implementation has no cost", "finish it: `synthesize`, or select kernels")
     return combine(impl.expansion, [cost_and_peak(child) for child in impl.children], impl.grids)

@@ -1,7 +1,7 @@
 """Index expressions: integer polynomials over loop counters, with floor-division and remainder.
 
-They print as C and simplify themselves with the bounds of their counters, so that `(16·i + j) mod 16` is `j`
-where j < 16. Counters are never negative, so C's `/` and `%` agree with Python's.
+They print as C, and simplify by the bounds of their counters: `(16·i + j) mod 16` is `j` if j < 16. Counters are not
+negative, so C's `/` and `%` agree with Python's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 @attrs.frozen(cache_hash=True, order=True)
 class Symbol:
-    """A loop counter with values 0 to extent-1, or, without an extent, a number known only at run time."""
+    """A loop counter from 0 to extent - 1, or, without an extent, a number known only at run time."""
 
     name: str
     extent: int | None = None
@@ -67,13 +67,13 @@ class IndexExpr:
     terms: tuple[tuple[Monomial, int], ...] = ()
 
     def symbols(self) -> Iterator[Symbol]:
-        """Yield the counters and run-time numbers in it, as often as they occur."""
+        """Yield the counters and run-time numbers in it, once for each occurrence."""
         for monomial, _ in self.terms:
             for atom in monomial:
                 yield from [atom] if isinstance(atom, Symbol) else atom.inner.symbols()
 
     def divisions(self) -> Iterator[Quotient | Remainder]:
-        """Yield the divisions in it, and those in what they divide, as often as they occur."""
+        """Yield the divisions in it, nested ones too, once for each occurrence."""
         for monomial, _ in self.terms:
             for atom in monomial:
                 if not isinstance(atom, Symbol):
@@ -82,7 +82,7 @@ class IndexExpr:
 
     @property
     def constant(self) -> int | None:
-        """Return its value if it is the same for all counters."""
+        """Return the value if it is constant, else None."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
@@ -120,7 +120,7 @@ class IndexExpr:
         return IndexExpr((((Remainder(rest, by),), 1),))
 
     def _divide(self, by: int) -> tuple[IndexExpr, IndexExpr]:
-        """Self as by·whole + rest, where no term of the rest has a factor of `by`."""
+        """Return (whole, rest) with self = by·whole + rest, where no term of the rest is a multiple of `by`."""
         whole: list[tuple[Monomial, int]] = []
         rest: list[tuple[Monomial, int]] = []
         for monomial, factor in self.terms:
@@ -148,7 +148,7 @@ class IndexExpr:
         return low, high
 
     def grouped(self) -> str:
-        """As C, in parentheses unless it is a single name."""
+        """Return it as C, in parentheses unless it is a single name or number."""
         text = str(self)
         alone = len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1
         return text if alone or text.isdigit() else f"({text})"
@@ -156,7 +156,7 @@ class IndexExpr:
     def __str__(self) -> str:
         if not self.terms:
             return "0"
-        # The largest strides come first and the constant last, as people write it.
+        # Largest strides first, the constant last.
         ordered = sorted(self.terms, key=lambda term: (not term[0], -abs(term[1])))
         parts = [_term(monomial, factor) for monomial, factor in ordered]
         return " + ".join(parts).replace("+ -", "- ")

@@ -48,9 +48,9 @@ def OddEven(dim: int, size: int) -> PhysicalDim:
 
 
 class TileCode(IntEnum):
-    """A way for a tile to meet one physical dimension of the tensor that it is cut from."""
+    """The extent of a tile along one physical dimension of its tensor."""
 
-    STRADDLES = 0  # the tile would break up a strip: the layout does not apply to it
+    STRADDLES = 0  # the tile breaks up a strip, so it has no layout
     GONE = 1  # the tile has one value along it, the tensor more
     CUT = 2
     WHOLE = 3
@@ -90,7 +90,7 @@ class Layout:
     __repr__ = __str__
 
     def shifted(self, count: int) -> Layout:
-        """Return the layout of tensors with so many more first dimensions, which have no part in it, or fewer."""
+        """Return the layout with all dimensions renumbered by `count`."""
         return Layout(tuple(attrs.evolve(one, dim=one.dim + count) for one in self.dims))
 
     @property
@@ -121,7 +121,7 @@ class Layout:
     @overload
     def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """Return sizes of the physical dimensions of a tensor of `shape`, slowest first."""
+        """Return the sizes of the physical dimensions of a tensor of `shape`, slowest first."""
         remaining: list[Num] = list(shape)
         sizes: list[Num] = []
         for physical in reversed(self.dims):
@@ -135,7 +135,7 @@ class Layout:
     @overload
     def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """Return the offset between neighbours along each physical dimension of a contiguous buffer, in values."""
+        """Return the stride of each physical dimension of a contiguous buffer, in values."""
         strides: list[Num] = []
         stride: Num = 1
         for size in reversed(self.physical_shape(shape)):
@@ -152,9 +152,9 @@ class Layout:
         self, point: Sequence[IndexExpr], shape: Sequence[Num], strides: Sequence[IndexExpr | int] | None = None
     ) -> IndexExpr: ...
     def offset(self, point: Sequence[Any], shape: Sequence[Num], strides: Sequence[Any] | None = None) -> Any:
-        """Return buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
+        """Return the buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
 
-        Works on ints, arrays and index expressions alike; `strides` replaces those of a contiguous buffer.
+        Works on ints, arrays and index expressions; `strides` replaces those of a contiguous buffer.
         """
         remaining: list[Any] = list(point)
         result: Any = 0
@@ -169,7 +169,7 @@ class Layout:
         return result
 
     def point(self, offset: int, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return inverse of `offset` for a contiguous buffer: the coordinates stored at `offset`."""
+        """Return the inverse of `offset` for a contiguous buffer: the coordinates stored at `offset`."""
         point = [0] * len(shape)
         scale = [1] * len(shape)
         for physical, size in zip(reversed(self.dims), reversed(self.physical_shape(shape)), strict=True):
@@ -191,7 +191,7 @@ class Layout:
     def tile_codes(
         self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None
     ) -> tuple[Num, ...]:
-        """Return a `TileCode` per physical dimension, for tiles of size `tile` one after another from `start`."""
+        """Return a `TileCode` for each physical dimension, for tiles of size `tile` one after another from `start`."""
         outer: list[Num] = list(shape)
         inner: list[Num] = list(tile)
         first: list[Num] = list(start or [0] * len(shape))
@@ -219,11 +219,11 @@ class Layout:
         return tuple(reversed(codes))
 
     def tiled(self, contig: int, codes: Sequence[int]) -> tuple[Layout, int]:
-        """Return the layout of a tile and how many of its innermost physical dimensions lie contiguously.
+        """Return the layout of a tile and the number of its innermost contiguous dimensions.
 
-        Transfer of [Kaufman2025] §2.4.3: the outermost physical dimension that still counts is the innermost one
-        that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip in that run meets the
-        part around it where both together are one plain dimension.
+        This is the transfer function of [Kaufman2025] §2.4.3: the contiguous run ends at the innermost physical
+        dimension that the tile does not cover whole. Dimensions of size 1 are dropped; within the run, a strip and the
+        part around it are joined if together they are one plain dimension.
         """
         return _tiled(self, contig, tuple(codes))
 
@@ -245,7 +245,7 @@ def _tiled(layout: Layout, contig: int, codes: tuple[int, ...]) -> tuple[Layout,
 
 
 def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:
-    """Join neighbouring parts of one dimension in the contiguous run; elsewhere a gap may lie between them."""
+    """Join neighbouring parts of one dimension in the contiguous run; outside, gaps may separate them."""
     joined: list[tuple[PhysicalDim, bool]] = []
     for physical, in_run in kept:
         first = all(other.dim != physical.dim for other, _ in joined)
@@ -262,9 +262,9 @@ def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:
 
 @lru_cache(maxsize=1 << 16)
 def canonical(layout: Layout, shape: tuple[int, ...]) -> tuple[Layout, int] | None:
-    """Return the layout of a contiguous tensor without its dimensions of size 1, and how many are left.
+    """Return the layout of a contiguous tensor without dimensions of size 1, and the number of the others.
 
-    None where the layout does not describe tensors of this shape.
+    None if the layout does not describe tensors of this shape.
     """
     return layout.tiled(len(layout.dims), layout.tile_codes(shape, shape)) if layout.applies(shape) else None
 
@@ -276,7 +276,7 @@ def row_major(rank: int) -> Layout:
 
 @cache
 def col_major(rank: int) -> Layout:
-    """Return the last two dimensions swapped: column-major matrices, one after another in a batch."""
+    """Return row-major order with the last two dimensions swapped."""
     order = [*range(rank)]
     order[-2:] = reversed(order[-2:])
     return Layout(tuple(map(Dynamic, order)))
@@ -284,18 +284,18 @@ def col_major(rank: int) -> Layout:
 
 @cache
 def nhwc(rank: int) -> Layout:
-    """Return channels last, for a rank-4 tensor of batch, channel, height, width."""
+    """Return the layout with channels last, for a rank-4 tensor of batch, channel, height, width."""
     return _of_images("nhwc", rank)
 
 
 @cache
 def chwn(rank: int) -> Layout:
-    """Return the batch last; of filters [filter, channel, height, width], values of all filters side by side."""
+    """Return the layout with the batch last; for filters, values of all filters are adjacent."""
     return _of_images("chwn", rank)
 
 
 def _of_images(name: str, rank: int) -> Layout:
-    """Return the layout of rank-4 tensors whose dimensions, n, c, h and w, come in the order of its name."""
+    """Return the layout of rank-4 tensors with dimensions n, c, h and w in the order of the name."""
     if rank != 4:
         raise SpecError(
             f"{name} describes tensors of 4 dimensions, not {rank}",
@@ -306,7 +306,7 @@ def _of_images(name: str, rank: int) -> Layout:
 
 @cache
 def nchwc(rank: int, strip: int) -> Layout:
-    """Return the layout of images [batch, channel, height, width] with strips of so many channels, innermost."""
+    """Return the layout of images [batch, channel, height, width] with innermost strips of channels."""
     if rank != 4:
         raise SpecError(
             f"nchw{strip}c describes tensors of 4 dimensions, not {rank}",
@@ -315,19 +315,18 @@ def nchwc(rank: int, strip: int) -> Layout:
     return Layout((*map(Dynamic, range(4)), Packed(1, strip)))
 
 
-#: Layouts that have a name in the Spec language, in the order in which printing prefers them. Those of `nchwc` have
-#: one, too: `nchw8c`.
+#: Layouts with a name in the Spec language, in order of preference for printing. `nchwc` adds `nchw8c` and others.
 NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc, "chwn": chwn}
 
 
 def named(name: str) -> Callable[[int], Layout] | None:
-    """Return a function from ranks to layouts of this name; None if there is no such name."""
+    """Return the function from ranks to layouts of this name, or None."""
     strip = re.fullmatch("nchw([1-9][0-9]*)c", name)
     return partial(nchwc, strip=int(strip[1])) if strip else NAMED.get(name)
 
 
 def name_of(layout: Layout, shape: Sequence[Num]) -> str | None:
-    """Return the name of the layout that is this one for tensors of `shape`, once dimensions of size 1 are left out."""
+    """Return the name of a layout for tensors of `shape`, in which dimensions of size 1 are left out, or None."""
     strip = layout.dims[-1].size if layout.dims else None
     for name in (*NAMED, f"nchw{strip}c") if strip else NAMED:
         build = named(name)
@@ -338,7 +337,7 @@ def name_of(layout: Layout, shape: Sequence[Num]) -> str | None:
 
 
 def with_strips(base: Layout, packs: Sequence[int], odd_evens: Sequence[int]) -> tuple[Layout, ...]:
-    """`base`, then `base` with one innermost strip: `packs` on all but its last dimension, `odd_evens` on any."""
+    """Return `base`, then with one innermost strip: `packs` on all but its last dimension, `odd_evens` on any."""
     layouts = [base]
     for physical in base.dims[:-1]:
         layouts += [Layout((*base.dims, Packed(physical.dim, size))) for size in packs]

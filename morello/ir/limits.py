@@ -1,7 +1,7 @@
 """Memory limits: how many bytes of each level an implementation may still allocate, fastest level first.
 
-The limits of a level lie on a `LimitGrid`: what is left after an allocation is rounded down to it, peaks are rounded up
-([Kaufman2025] §2.4), so nearby limits share their solutions.
+The limits of a level lie on a `LimitGrid`: the rest after an allocation is rounded down to it, and peaks are rounded up
+([Kaufman2025] §2.4), so that nearby limits share their solutions.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from morello.ir.numbers import Mask, Num
 
 Limits: TypeAlias = tuple[Num, ...]
 
-#: Above these, limits were no integers of 64 bits, or too many to be numbered.
+#: Keep limits within 64-bit integers, and their number small.
 MOST_BYTES, MOST_DIVISIONS = 1 << 62, 1 << 16
 
 
 @attrs.frozen
 class LimitGrid:
-    """The values that limits of one memory level can have, in bytes: whole units, from 0 to the capacity.
+    """The possible limits of one memory level, in bytes: whole units, from 0 to the capacity.
 
-    They are the capacity's multiples of 1/`divisions`, and below the first of these its halves down to one unit: of
+    They are the multiples of capacity / `divisions`, and below the first of these its halves down to one unit: for
     48 KiB in 8 divisions 48, 42, …, 12, 6, 3 KiB, 1536 bytes, and so on.
     """
 
@@ -48,20 +48,20 @@ class LimitGrid:
         return np.array(self.values, dtype=np.int64)
 
     def index(self, amount: Num) -> Num:
-        """Return the place among the values of the largest that is at most `amount`; -1 for negative amounts."""
+        """Return the index of the largest value that is at most `amount`; -1 for negative amounts."""
         if isinstance(amount, np.ndarray):
             return np.searchsorted(self.array, amount, side="right") - 1
         return bisect_right(self.values, amount) - 1
 
     def floor(self, amount: Num) -> Num:
-        """Return the largest value that is at most `amount`; negative amounts as they are."""
+        """Return the largest value that is at most `amount`; negative amounts unchanged."""
         index = self.index(amount)
         if isinstance(index, np.ndarray):
             return np.where(index < 0, amount, self.array[index])
         return amount if index < 0 else self.values[index]
 
     def ceil(self, amount: Num) -> Num:
-        """Return the least value that is at least `amount`; amounts past the capacity as they are."""
+        """Return the least value that is at least `amount`; amounts above the capacity unchanged."""
         if isinstance(amount, np.ndarray):
             index = np.searchsorted(self.array, amount)
             return np.where(index < len(self.array), np.append(self.array, 0)[index], amount)
@@ -70,7 +70,7 @@ class LimitGrid:
 
 
 def grid_rule(grid: LimitGrid) -> str | None:
-    """Return the rule that a grid of units and capacities from 1 breaks; None if it breaks none."""
+    """Return the rule that a grid with positive unit and capacity breaks, or None."""
     if grid.capacity % grid.unit or grid.capacity > MOST_BYTES:
         return "its capacity is a multiple of its unit, at most 2^62 bytes"
     if not 1 <= grid.divisions <= MOST_DIVISIONS:
@@ -79,7 +79,7 @@ def grid_rule(grid: LimitGrid) -> str | None:
 
 
 def lower(limits: Limits, live: Sequence[Num], grids: Sequence[LimitGrid]) -> Limits:
-    """Return the limits of a child that runs while `live` bytes are held; negative where they do not fit."""
+    """Return the limits of a child while `live` bytes are held; negative if they do not fit."""
     return tuple(grid.floor(limit - used) for limit, used, grid in zip(limits, live, grids, strict=True))
 
 

@@ -1,7 +1,6 @@
-"""Arithmetic that reads the same for one Spec (Python ints) and for a batch of Specs (int64 arrays).
+"""Arithmetic on the numbers of one Spec (Python ints) or of a batch of Specs (int64 arrays).
 
-Rewrites and microkernels are written with these helpers, so one definition serves the recursion over
-single Specs and an engine that evaluates whole blocks of Specs at once.
+Rewrites and microkernels use these helpers, so that one definition serves single Specs and blocks of Specs.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import numpy.typing as npt
 
 Num: TypeAlias = int | npt.NDArray[np.int64]
 Mask: TypeAlias = bool | npt.NDArray[np.bool_]
-#: Which cells of a batch are meant; `None` is all of them, and the only value for a single Spec.
+#: Cells of a batch; `None` for all of them, and for a single Spec.
 CellIndices: TypeAlias = npt.NDArray[np.intp] | None
-#: Cells that are grouped sooner one by one than by arrays.
+#: Up to this many cells are grouped faster one by one than by arrays.
 _FEW = 128
 
 
@@ -50,12 +49,12 @@ def choose(condition: Mask, yes: Num, no: Num) -> Num:
 
 
 def anywhere(mask: Mask) -> bool:
-    """Return whether a condition holds for a Spec, or for some of a batch: numpy takes long over single ones."""
+    """Return True if a condition holds for a Spec, or for some of a batch; avoids numpy for a single one."""
     return bool(mask.any()) if isinstance(mask, np.ndarray) else bool(mask)
 
 
 def take(number: Num, cells: CellIndices) -> Num:
-    """Return the numbers of the given cells; what is the same for the whole batch stays a plain int."""
+    """Return the numbers of the given cells; a number that the whole batch shares stays a plain int."""
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number
 
 
@@ -64,10 +63,10 @@ def is_batch(numbers: Iterable[Num]) -> bool:
 
 
 def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndices]]:
-    """Group the cells of a batch that agree on all of `codes`; a single Spec is one group.
+    """Yield the groups of cells of a batch that agree on all of `codes`; a single Spec is one group.
 
-    What a rewrite does to *labels* (layouts, contiguity) depends on the numbers of a Spec only through a
-    few small codes, so a batch falls into few groups within which only numbers differ.
+    The labels (layouts, contiguity) that a rewrite makes depend on numbers only through a few small codes, so a batch
+    falls into few groups that share all labels.
     """
     if not is_batch(codes):
         yield tuple(map(int, codes)), None
@@ -76,7 +75,7 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
     if len(found) == 1:
         yield found[0], np.arange(group.size)
         return
-    # Few groups have small numbers, which are sorted in no time.
+    # Sorting 16-bit numbers is much faster.
     order = np.argsort(group.astype(np.uint16) if len(found) < 1 << 16 else group, kind="stable")
     ends = [0, *np.cumsum(np.bincount(group)).tolist()]
     for each, (first, end) in zip(found, pairwise(ends), strict=True):
@@ -84,8 +83,8 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
 
 
 def numbered(codes: Sequence[Num]) -> tuple[list[tuple[int, ...]], npt.NDArray[np.int64]]:
-    """Return the distinct tuples of codes of the cells of a batch, in order, and which of them each cell has."""
-    # Numbers that all cells share split no group.
+    """Return the distinct tuples of codes of a batch, in order, and the number of its tuple for each cell."""
+    # Numbers that all cells share do not split groups.
     columns = {place: code for place, code in enumerate(codes) if isinstance(code, np.ndarray)}
     shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
     columns = {place: np.broadcast_to(column, shape) for place, column in columns.items()}
@@ -107,7 +106,7 @@ def numbered(codes: Sequence[Num]) -> tuple[list[tuple[int, ...]], npt.NDArray[n
 
 
 def _grouped(columns: Sequence[npt.NDArray[Any]], shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the rank of each cell, by all its codes, among those that occur, and how many these are."""
+    """Return the rank of each cell's codes among the distinct ones, and their number."""
     group: npt.NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
     count = 1
     for column in columns:
@@ -123,12 +122,12 @@ def _grouped(columns: Sequence[npt.NDArray[Any]], shape: tuple[int, ...]) -> tup
 
 
 def _dense(cells: int) -> int:
-    """Return below how much numbers of cells are small: to mark those that occur is faster than to sort."""
+    """Return the limit below which marking the numbers that occur is faster than sorting."""
     return 4 * cells + 64
 
 
 def _ranked(values: npt.NDArray[Any], below: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the rank of each of some values from 0 on among the distinct ones, and how many these are."""
+    """Return the rank of each value, from 0 to `below`, among the distinct ones, and their number."""
     if not values.size:
         return np.zeros(0, dtype=np.int64), 0
     if below > _dense(values.size):

@@ -1,4 +1,4 @@
-"""The answer of an emitter: C source and header, and how to call what they define."""
+"""The result of an emitter: C source and header, and how to call the function."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from morello.ir.tensor import TensorSpec
 
 @attrs.frozen
 class Parameter:
-    """One pointer parameter of the emitted function, and the operand it stands for: its number in the Spec.
+    """One pointer parameter of the emitted function, and the number of its operand in the Spec.
 
-    An operand that is not contiguous is followed by one `ptrdiff_t` stride, in values, for each of its
-    outer physical dimensions that are not in its contiguous run; `strides` counts them.
+    An operand that is not contiguous is followed by one `ptrdiff_t` stride, in values, for each physical dimension
+    outside the contiguous run; `strides` is their number.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Parameter:
 
     @property
     def stride_endings(self) -> tuple[str, ...]:
-        """Return what the names of its strides add to its own."""
+        """Return the suffixes of the names of its strides."""
         return tuple(f"_stride{number}" for number in range(self.strides))
 
     @property
@@ -37,15 +37,14 @@ class Parameter:
 class Program:
     """Self-contained C. `source` includes nothing but system headers; `header` declares its function.
 
-    `declarations` are the part of the source that stands in the header too. `cpu_tests` are conditions in C that tell
-    at run time if the CPU has what the code needs: all features, the target's among them; None where C cannot tell.
+    `declarations` are the part of the source that the header repeats. `cpu_tests` are conditions in C that test at run
+    time for all CPU features that the code needs, with the target's; None if C cannot test for one.
 
-    The function takes the parameters in their order, that of a call, then, unless it needs 0 bytes of workspace, a
-    pointer to that many bytes aligned to 64, then, if it has parallel loops, the number of threads, an `int` of at
-    least 1.
-    The workspace is `workspace` bytes, and `thread_workspace` more per thread. `flags` are what the C compiler
-    needs to be told for this target; how it is told of threads depends on the compiler. `cpu_features` are what the
-    code needs of a CPU besides what the target does. `implicit_dims` is that of the signature.
+    The function takes the parameters in call order; then, unless the workspace is empty, a pointer to it, aligned to
+    64 bytes; then, if it has parallel loops, the number of threads, an `int` of at least 1. The workspace has
+    `workspace` bytes, and `thread_workspace` more for each thread. `flags` are the compiler flags for this target,
+    without those for threads. `cpu_features` are needed in addition to the target's. `implicit_dims` is that of the
+    signature.
     """
 
     name: str
@@ -63,7 +62,7 @@ class Program:
     implicit_dims: int = 0
 
     def including(self, header: str) -> str:
-        """Return the source with `#include` of the header, as a file of this name, in place of its declarations."""
+        """Return the source with an `#include` of this header in place of its declarations."""
         include = f'#include "{header}"\n'
         return self.source.replace(self.declarations, include, 1) if self.declarations else include + self.source
 

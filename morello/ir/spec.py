@@ -25,7 +25,7 @@ def _declared(op: Operation, rank: int) -> tuple[Operand, ...]:
 
 @attrs.frozen(cache_hash=True)
 class LogicalSpec:
-    """An operation, its iteration shape, the state of each operand, and whether one thread must do.
+    """An operation, its iteration shape, the state of each operand, and whether it runs on one thread.
 
     `op`, `states` and `serial` are labels; `shape` holds numbers, arrays of them in a batch.
     """
@@ -58,7 +58,7 @@ class LogicalSpec:
 
     @property
     def implied(self) -> str:
-        """Return sizes in words that follow from those of the Spec, as those of images; empty if there are none."""
+        """Return, as text, sizes that follow from those of the Spec, such as those of images; empty if none do."""
         return self.op.implied(tuple(int(size) for size in self.shape))
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class LogicalSpec:
         order: Sequence[int] = (),
         implicit_dims: int = 0,
     ) -> str:
-        """Return it as the Spec language has it: `separator` between its parts, `inner` between operands of a Compose.
+        """Return the text in the Spec language: `separator` between parts, `inner` between operands of a Compose.
 
         `names` and `order` are those of the operands in a call, if they differ from the operation's. The first
         `implicit_dims` dimensions are left out.
@@ -91,7 +91,7 @@ class LogicalSpec:
             sizes = "×".join(map(str, self.shape[implicit_dims:]))
             states = [f"({tensor.without_leading(implicit_dims).labels})" for tensor in self.operands]
             return f"{self.op}({separator.join([sizes, *states])}{serial}){called}"
-        # Only equations can be given their operands in another order.
+        # Only equations can reorder their operands.
         is_chain = self.op.is_chain and listed == [*range(len(declared))]
         operands = inner.join(
             ("" if is_chain else f"{label}: ") + str(self.operand(each))
@@ -101,7 +101,7 @@ class LogicalSpec:
         return f"{head}{separator}[{operands}]{serial}){called}"
 
     def canonical(self) -> LogicalSpec:
-        """Return the same Spec in normal form. Raises SpecError where operation, shape and operands disagree."""
+        """Return the normal form. Raises SpecError if operation, shape and operands are inconsistent."""
         rank = len(self.shape)
         if self.op.rank not in (None, rank):
             names = "×".join(self.op.dims(self.op.rank or 0))
@@ -137,7 +137,7 @@ class LogicalSpec:
 class Spec:
     """A logical Spec and its memory limits, in bytes, fastest level first.
 
-    As a str it is a line of the Spec language, which parsing turns into the same Spec again.
+    Its str is a line of the Spec language that parses to an equal Spec.
     """
 
     logical: LogicalSpec

@@ -1,4 +1,4 @@
-"""Tensor specs: what is known of a tensor at compile time ([Kaufman2025] §2.2)."""
+"""Tensor specs: the properties of a tensor known at compile time ([Kaufman2025] §2.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
 @attrs.frozen
 class Every:
-    """Each value of a dimension whose index is a multiple of `step`, from 0 on."""
+    """The values of a dimension whose index is a multiple of `step`."""
 
     dim: int
     step: int
@@ -23,28 +23,28 @@ class Every:
 
 @attrs.frozen
 class Collapsed:
-    """Two dimensions as one, along which values of `inner` go by fastest."""
+    """Two dimensions as one, in which `inner` varies fastest."""
 
     outer: int
     inner: int
 
 
-#: Per dimension of a tensor, the one that it is of a tensor seen under other dimensions; None: it has size 1.
+#: For each dimension of a tensor, the dimension of the underlying tensor; None for size 1.
 DimMap = tuple[int | Every | Collapsed | None, ...]
 
-#: Distances of runs, in bytes, of whose multiples states tell: caches of a few ways keep few lines so far apart.
+#: Distances in bytes whose multiples states record: caches of few ways hold few lines at such distances.
 SPACINGS = (2048, 4096)
 
 
 @attrs.frozen(cache_hash=True)
 class OperandState:
-    """All that a tensor spec says besides the shape: labels, no numbers of the tensor.
+    """The labels of a tensor spec: everything but the shape.
 
-    `layout` is None where every value is a register of its own. `contig` counts the innermost physical
-    dimensions whose values are known to be adjacent. `aligned` tensors start at a multiple of the level's
-    alignment (or of their element's size, if that is larger). `vector` is the number of values per
-    vector register, None outside vector levels. `spacing` is the largest of `SPACINGS` whose multiples runs of adjacent
-    values are known to lie apart, along the innermost dimension outside them; 0 if none is.
+    `layout` is None where every value is a register of its own. `contig` is the number of innermost physical dimensions
+    whose values are adjacent. `aligned` tensors start at a multiple of the level's alignment (or of their element's
+    size, if that is larger). `vector` is the number of values in a vector register, None outside vector levels.
+    `spacing` is the largest of `SPACINGS` that divides the distance of runs of adjacent values, along the innermost
+    dimension outside them; 0 if unknown.
     """
 
     dtype: DType
@@ -56,7 +56,7 @@ class OperandState:
     spacing: int = 0
 
     def shifted(self, count: int) -> OperandState:
-        """Return the state of the same tensor with so many more first dimensions, of size 1, or fewer."""
+        """Return the state of the same tensor with `count` more leading dimensions of size 1, or fewer if negative."""
         if self.layout is None or not count:
             return self
         return attrs.evolve(self, layout=self.layout.shifted(count))
@@ -91,10 +91,10 @@ class OperandState:
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
     ) -> tuple[Num, ...]:
-        """Return what a tile's state depends on: a `TileCode` per physical dimension, then 1 if it stays aligned, then
-        the number of its spacing, from 1.
+        """Return the codes that determine a tile's state: a `TileCode` for each physical dimension, then 1 if it is
+        aligned, else 0, then the number of its spacing.
 
-        Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
+        Tiles follow each other from `start`, by default 0; along `sliding` dimensions they may start anywhere.
         """
         return self.codes_of(self.tile_facts(shape, tile, alignment, start, sliding))
 
@@ -107,11 +107,11 @@ class OperandState:
         sliding: Sequence[bool] = (),
         codes: Sequence[Num] | None = None,
     ) -> tuple[Num, ...]:
-        """Return what `tile_codes` follow from: per physical dimension a `TileCode`, then whether steps along each keep
-        a tensor aligned, then the number of the spacing that values along each lie apart in the whole tensor.
+        """Return the facts that determine `tile_codes`, for each physical dimension: `TileCode`s, then alignment of
+        steps along each, then the number of the spacing of its values in the whole tensor.
 
-        They depend on the layout, the size of values and, where dimensions slide, of vectors. `codes` are those of the
-        layout, where they are known.
+        They depend only on the layout, the size of values and, with sliding dimensions, the size of vectors. `codes`
+        are those of the layout, if known.
         """
         layout = self.layout
         if layout is None:
@@ -121,12 +121,12 @@ class OperandState:
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
         apart = [stride * self.dtype.bytes for stride in strides]
-        # Powers of two divide what has none of their lower bits.
+        # A power of two divides a number without lower bits.
         spacings = [sum((distance & (each - 1) == 0) * 1 for each in SPACINGS) for distance in apart]
         return (*codes, *self._regular(apart, tile, start, alignment, sliding), *spacings)
 
     def codes_of(self, facts: Sequence[Num]) -> tuple[Num, ...]:
-        """Return the `tile_codes` that follow from `tile_facts`."""
+        """Return the `tile_codes` determined by `tile_facts`."""
         if self.layout is None:
             return ()
         dims = len(self.layout.dims)
@@ -136,7 +136,7 @@ class OperandState:
     def _slid(
         self, codes: Sequence[Num], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
     ) -> tuple[Num, ...]:
-        """Return tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
+        """Return codes in which sliding tiles break up strips and vectors, unless they are whole or single values."""
         assert self.layout is not None
         strides = self.layout.strides(shape)
         slid: list[Num] = []
@@ -159,9 +159,9 @@ class OperandState:
         alignment: int,
         sliding: Sequence[bool],
     ) -> list[Num]:
-        """Return, per physical dimension, 1 if offsets of tiles are aligned, 2 if all are that values can have, else 0.
+        """Return, for each physical dimension, 2 if all values are aligned, 1 if offsets of tiles are, else 0.
 
-        From start·stride on they grow by step·stride.
+        Offsets grow from start·stride in steps of step·stride.
         """
         assert self.layout is not None
         if alignment <= self.dtype.bytes:
@@ -175,7 +175,7 @@ class OperandState:
         return regular
 
     def _keeps_alignment(self, codes: Sequence[Num], regular: Sequence[Num]) -> Num:
-        """Return 1 if a tile is aligned: where it is cut outside of the run, nothing is known of its offset."""
+        """Return 1 if a tile is aligned, else 0; offsets of cuts outside the contiguous run are unknown."""
         if not self.aligned:
             return 0
         kept: Mask = True
@@ -185,7 +185,7 @@ class OperandState:
         return kept * 1
 
     def _tile_spacing(self, codes: Sequence[Num], spacings: Sequence[Num]) -> Num:
-        """Return the number of the spacing of a tile's runs: what lies around the innermost dimension that is cut."""
+        """Return the number of the spacing of a tile's runs, given by the dimension around the innermost cut."""
         own, outside = spacing_number(self.spacing), len(codes) - self.contig - 1
         kept = [(code == TileCode.CUT) | (code == TileCode.WHOLE) for code in codes]
         found: Num = kept[outside] * own if own and outside >= 0 else 0
@@ -200,11 +200,11 @@ class OperandState:
 
     @property
     def code_count(self) -> int:
-        """Return how many `tile_codes` a tile has."""
+        """Return the number of `tile_codes`."""
         return 0 if self.layout is None else len(self.layout.dims) + 2
 
     def breaks_strips(self, codes: Sequence[int]) -> bool:
-        """Return if a tile with such `tile_codes` cuts through strips, so that it has no state."""
+        """Return True if a tile with these `tile_codes` cuts through strips, and so has no state."""
         return self.layout is not None and TileCode.STRADDLES in codes[: len(self.layout.dims)]
 
     def tiled(self, codes: Sequence[int]) -> OperandState:
@@ -217,13 +217,13 @@ class OperandState:
         return OperandState(self.dtype, self.level, layout, contig, bool(aligned), self.vector, spacing)
 
     def tiled_layout(self, codes: Sequence[int]) -> tuple[Layout | None, int]:
-        """Return the layout of a tile and how much of it is contiguous, given its `tile_codes`."""
+        """Return the layout of a tile and its number of contiguous dimensions, given its `tile_codes`."""
         return (None, self.contig) if self.layout is None else self.layout.tiled(self.contig, codes[:-2])
 
     def under(self, dim_map: DimMap) -> OperandState:
-        """Return the state in normal form, seen under other dimensions: d is this one's `dim_map[d]`, None: of size 1.
+        """Return the state in normal form under other dimensions: d is this tensor's `dim_map[d]`; None: size 1.
 
-        Raises Inapplicable where the layout has a dimension that is left out, or cannot skip values of one.
+        Raises Inapplicable if the map leaves out a dimension of the layout, or the layout cannot skip values of one.
         """
         if self.layout is None:
             return self
@@ -246,7 +246,7 @@ class OperandState:
         return state
 
     def _collapsing(self, axis: Collapsed) -> OperandState:
-        """Return the state of a tensor of which two dimensions are one, the inner of both."""
+        """Return the state with two dimensions collapsed into the inner one."""
         assert self.layout is not None
         dims = self.layout.dims
         outer, inner = ([at for at, each in enumerate(dims) if each.dim == dim] for dim in (axis.outer, axis.inner))
@@ -264,7 +264,7 @@ class OperandState:
         return attrs.evolve(self, layout=Layout((*dims[:place], *dims[place + 1 :])), contig=self.contig - 1)
 
     def _skipping(self, dim: int) -> OperandState:
-        """Return the state of a tensor of which some values along a dimension are left out: no two are neighbours."""
+        """Return the state without some values along a dimension, so that no two are adjacent."""
         assert self.layout is not None
         parts = [position for position, physical in enumerate(self.layout.dims) if physical.dim == dim]
         if len(parts) != 1 or self.vector is not None:
@@ -276,18 +276,18 @@ class OperandState:
 
 
 def plain(dim_map: DimMap) -> tuple[int | None, ...]:
-    """Return a map of dimensions without what is skipped, where those that are collapsed are the inner of both."""
+    """Return the map to plain dimensions: the dimension of skipped values, the inner of collapsed ones."""
     inner = (axis.inner if isinstance(axis, Collapsed) else axis for axis in dim_map)
     return tuple(axis.dim if isinstance(axis, Every) else axis for axis in inner)
 
 
 def spacing_number(spacing: int) -> int:
-    """Return the number of a spacing among those that states tell of, from 1; 0 for none."""
+    """Return the number of a spacing among `SPACINGS`, from 1; 0 for none."""
     return (0, *SPACINGS).index(spacing)
 
 
 def layout_steps(layout: Layout, tile: Sequence[Num]) -> tuple[Num, ...]:
-    """Return by how much each physical index moves from one tile to the next."""
+    """Return the step of each physical index from one tile to the next."""
     inner: list[Num] = list(tile)
     steps: list[Num] = []
     for physical in reversed(layout.dims):
@@ -302,7 +302,7 @@ def layout_steps(layout: Layout, tile: Sequence[Num]) -> tuple[Num, ...]:
 
 
 def layout_places(layout: Layout, point: Sequence[Num]) -> tuple[Num, ...]:
-    """Return the index of a point along each physical dimension, as if no strip were odd-even."""
+    """Return the index of a point along each physical dimension, with odd-even strips in plain order."""
     left: list[Num] = list(point)
     places: list[Num] = []
     for physical in reversed(layout.dims):
@@ -314,13 +314,13 @@ def layout_places(layout: Layout, point: Sequence[Num]) -> tuple[Num, ...]:
 
 @attrs.frozen(cache_hash=True)
 class TensorSpec:
-    """A shape and an operand state. In a batch the sizes are arrays, one value per cell."""
+    """A shape and an operand state. In a batch, sizes may be arrays with a value for each cell."""
 
     shape: tuple[Num, ...]
     state: OperandState
 
     def without_leading(self, count: int) -> TensorSpec:
-        """Return it, in normal form, without so many first dimensions, of size 1."""
+        """Return the tensor, in normal form, without its first `count` dimensions, of size 1."""
         return TensorSpec(self.shape[count:], self.state.shifted(-count)) if count else self
 
     def __str__(self) -> str:
@@ -328,7 +328,7 @@ class TensorSpec:
 
     @property
     def labels(self) -> str:
-        """Return the state as the Spec language has it: `f32, GL, row_major`."""
+        """Return the state in the Spec language: `f32, GL, row_major`."""
         state = self.state
         words = [str(state.dtype), state.level]
         if state.layout is not None:
@@ -357,16 +357,16 @@ class TensorSpec:
 
     @property
     def run(self) -> Num:
-        """Return the number of values that are known to lie next to each other."""
+        """Return the number of adjacent values in a run."""
         sizes = self.physical_shape
         return product(sizes[len(sizes) - self.state.contig :])
 
     def lines(self, line_bytes: int) -> Num:
-        """Return the estimated cache lines that hold the tensor: those of a contiguous run, times the runs."""
+        """Return the estimated number of cache lines of the tensor: those of a run, times the runs."""
         return self.runs * self.lines_of_run(line_bytes)
 
     def lines_of_run(self, line_bytes: int) -> Num:
-        """Return the cache lines that hold a run of adjacent values that starts with one."""
+        """Return the number of cache lines of a run that starts a line."""
         return ceil_div(self.run * self.state.dtype.bytes, line_bytes)
 
     @property
@@ -377,11 +377,11 @@ class TensorSpec:
 
     @property
     def vectors(self) -> Num:
-        """Return the number of vector registers; the volume where values do not share registers."""
+        """Return the number of registers: vectors, or values if they do not share registers."""
         return self.volume if self.state.vector is None else self.volume // self.state.vector
 
     def has_whole_vectors(self) -> Mask:
-        """Return True if each register's values lie together, as they must in a vector level."""
+        """Return True if runs fill whole vectors, as a vector level requires."""
         return True if self.state.vector is None else self.run % self.state.vector == 0
 
     def canonical(self) -> TensorSpec:

@@ -28,7 +28,7 @@ class SpatialSplit(PipelineRewrite[Conv]):
     """`spatial_split`: a ConvAccum with one filter position as a MatmulAccum.
 
     Tile fh and fw by 1 first. Pixels of an image are rows of the product, channels its reduction and filters its
-    columns; with `filters`, filters are rows and pixels columns. The image has one row of pixels, of which the product
+    columns; with `filters`, filters are rows and pixels columns. The image has one row of pixels, and the product
     reads every stride-th one; or several rows, adjacent in memory and without a stride. If images have a single pixel
     each, those of the batch take the place of pixels.
     """

@@ -235,7 +235,7 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Mask:
             if size % multiple:
                 valid = valid & require(
                     size >= extent,
-                    f"tile size {size} of {names[dim]} is no multiple of {multiple}",
+                    f"tile size {size} of {names[dim]} is not a multiple of {multiple}",
                     f"{logical.op} takes {multiple} values along {names[dim]} together",
                 )
             # A batch reports its largest size: printing arrays would take longer than all else here.

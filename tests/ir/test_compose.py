@@ -187,7 +187,7 @@ def test_the_form_does_not_depend_on_how_it_was_written() -> None:
         ),
         (
             [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Add(), 3, (~2, 0)), ComposeStage(Relu(), 3, (~1,))],
-            "made of its own output",
+            "depends on its own output",
         ),
         (
             [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Relu(), 2, (0,))],

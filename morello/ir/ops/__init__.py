@@ -1,4 +1,4 @@
-"""Operations: every module of this package that lists `OPERATIONS` adds to the Spec language."""
+"""Operations: each module of this package with a list `OPERATIONS` adds them to the Spec language."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY_NAME: Mapping[str, Operation] = MappingProxyType(
 
 
 def by_name(name: str) -> Operation:
-    """Return Morello's own operation called `name`. Raises SpecError for a name that is none."""
+    """Return Morello's own operation called `name`. Raises SpecError for an unknown name."""
     try:
         return BY_NAME[name]
     except KeyError:

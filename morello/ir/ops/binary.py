@@ -69,7 +69,7 @@ BinaryT = TypeVar("BinaryT", bound=Binary, covariant=True)
 
 
 class BinaryErrors(ErrorAnalysis[BinaryT], of=Binary):
-    """Of results that are rounded once."""
+    """Errors of results that are rounded once."""
 
     whole_numbers = True
 
@@ -83,7 +83,7 @@ class _Additive(Binary):
 
 
 class AdditiveErrors(BinaryErrors[_Additive], of=_Additive):
-    """Of sums: errors of both sides add up."""
+    """Errors of sums: errors of both sides add up."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [errors[0] + errors[1]]
@@ -114,7 +114,7 @@ class Mul(Binary):
 
 
 class MulErrors(BinaryErrors[Mul], of=Mul):
-    """Of products."""
+    """Errors of products."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [(np.abs(inputs[0]) + errors[0]) * errors[1] + errors[0] * np.abs(inputs[1])]
@@ -132,7 +132,7 @@ class Div(Binary):
 
 
 class DivErrors(BinaryErrors[Div], of=Div):
-    """Of quotients."""
+    """Errors of quotients."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [quotient_error(*inputs, *errors)]
@@ -144,7 +144,7 @@ class _Extremum(Binary):
 
 
 class ExtremumErrors(BinaryErrors[_Extremum], of=_Extremum):
-    """Of one of two values, which is exact."""
+    """Errors of one of two values, which is exact."""
 
     any_for_nan = True
 

@@ -66,14 +66,14 @@ class Accumulating(Operation):
 
 
 class ErrorsOfSums(ErrorAnalysis[OperationT]):
-    """Of sums of values or products: their magnitude is the same sum of absolute values."""
+    """Errors of sums of values or products: their magnitude is the same sum of absolute values."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return self.op.evaluate(shape, [np.abs(value) for value in inputs], [])
 
 
 class CopyErrors(ErrorAnalysis[Operation]):
-    """Of an operation that only copies converted values, perhaps next to zeros."""
+    """Errors of an operation that only copies converted values, perhaps next to zeros."""
 
     @property
     def copies(self) -> bool:

@@ -382,9 +382,7 @@ def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
             waiting.append((number, True))
             for entry in (entry for entry in stages[number].inputs if entry < 0):
                 if not done.get(~entry, True):
-                    raise SpecError(
-                        f"{stages[number].op} needs what is made of its own output", "let it use an operand instead"
-                    )
+                    raise SpecError(f"{stages[number].op} depends on its own output", "let it use an operand instead")
                 waiting.append((~entry, False))
     unused = [number for number in range(len(stages)) if number not in done]
     if unused:

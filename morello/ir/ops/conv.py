@@ -220,7 +220,7 @@ class Convolution(Accumulating):
 
 
 class ConvolutionErrors(ErrorsOfSums[Convolution], of=Convolution):
-    """Of sums of products."""
+    """Errors of sums of products."""
 
     whole_numbers = True
 

@@ -29,7 +29,7 @@ class _Division(Operation):
 
 
 class DivisionErrors(ErrorAnalysis[_Division], of=_Division):
-    """Of quotients."""
+    """Errors of quotients."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [quotient_error(inputs[1], inputs[0], errors[1], errors[0])]

@@ -49,7 +49,7 @@ class Fill(Operation):
 
 
 class FillErrors(ErrorAnalysis[Fill], of=Fill):
-    """Of constants."""
+    """Errors of constants."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.zeros(shape)]

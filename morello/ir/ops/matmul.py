@@ -70,7 +70,7 @@ class Matmul(Accumulating):
 
 
 class MatmulErrors(ErrorsOfSums[Matmul], of=Matmul):
-    """Of sums of products."""
+    """Errors of sums of products."""
 
     whole_numbers = True
 

@@ -33,7 +33,7 @@ class Max(Accumulating, Reduction):
 
 
 class MaxErrors(ErrorAnalysis[Max], of=Max):
-    """Of choices among values, which are exact."""
+    """Errors of choices among values, which are exact."""
 
     any_for_nan = True
 

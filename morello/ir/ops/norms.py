@@ -79,7 +79,7 @@ class Norm:
         return ("eps",)
 
     def arranged(self, rank: int) -> Arranged:
-        """Return the Compose on tensors of this rank. Its external inputs were `operands` but the last, in order."""
+        """Return the Compose on tensors of this rank. External inputs are numbered like `operands`."""
         return self.build(rank, self.eps)
 
     def configured(
@@ -88,7 +88,7 @@ class Norm:
         shape: Sequence[int] | None = None,
         operands: Sequence[Sequence[int] | None] = (),
     ) -> Norm:
-        """Return the norm with this `eps`, whatever the shape. Raises SpecError for one that is no number."""
+        """Return the norm with this `eps`. Raises SpecError unless it is a finite number of at least 0."""
         eps = given.get("eps", self.eps)
         if isinstance(eps, (bool, str, tuple)) or not math.isfinite(eps) or eps < 0:
             raise SpecError(f"{self.name}: eps is a number of at least 0, not {eps!r}", "for example eps=1e-5")

@@ -60,7 +60,7 @@ class Pad(AnyRank):
 
 
 class PadErrors(CopyErrors, of=Pad):
-    """Of bits that are copied."""
+    """Errors of bits that are copied."""
 
     def roundings(self, shape: Shape) -> int:
         return 0

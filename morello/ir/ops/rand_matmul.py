@@ -99,7 +99,7 @@ class Random(_Seeded):
 
 
 class RandomErrors(ErrorAnalysis[Random], of=Random):
-    """Of numbers that are right to the bit."""
+    """Errors of numbers that are right to the bit."""
 
     @property
     def copies(self) -> bool:
@@ -143,7 +143,7 @@ class RandMatmul(_Seeded, Accumulating):
 
 
 class RandMatmulErrors(ErrorAnalysis[RandMatmul], of=RandMatmul):
-    """Of sums of products, of which one factor is exact."""
+    """Errors of sums of products with an exact factor."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         with np.errstate(all="ignore"):

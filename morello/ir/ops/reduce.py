@@ -42,7 +42,7 @@ class Sum(Accumulating, Reduction):
 
 
 class SumErrors(ErrorsOfSums[Sum], of=Sum):
-    """Of values that are added up."""
+    """Errors of values that are added up."""
 
     whole_numbers = True
 
@@ -69,7 +69,7 @@ class Mean(Reduction):
 
 
 class MeanErrors(ErrorsOfSums[Mean], of=Mean):
-    """Of a sum that is divided."""
+    """Errors of a sum that is divided."""
 
     def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         # The sum may overflow where the mean would not.

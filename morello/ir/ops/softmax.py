@@ -1,7 +1,7 @@
-"""Softmax along a dimension, its last step, and the base of what computes denominators.
+"""Softmax along a dimension, its last step, and the base of operations on its statistics.
 
-In all of them e^(x − max) is 0 where x is −∞, whatever the maximum is. So a row of nothing but −∞ has the
-denominator 0, and its softmax is 0/0. Where the meaning is NaN, kernels may give any value.
+In all of them e^(x − max) is 0 where x is −∞, for any maximum. So a row with only −∞ has the denominator 0, and its
+softmax is 0/0. Where the reference is NaN, kernels may return any value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, exp_error, fl
 
 @attrs.frozen(cache_hash=True)
 class SoftmaxLike(Along):
-    """The base of the family: f32 and bf16 only, and any value where the meaning is NaN."""
+    """The base of the family, for f32 and bf16."""
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
@@ -65,10 +65,9 @@ class Softmax(SoftmaxLike):
 
 
 class SoftmaxErrors(SoftmaxLikeErrors[Softmax], of=Softmax):
-    """Of quotients of exponentials and their sums."""
+    """Errors of quotients of exponentials and their sums."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        # Numerator and denominator each have errors of their own.
         above = below(inputs[0], self.op.max(shape, inputs[0]))
         total = self.op.sum(shape, exp(above))
         with np.errstate(all="ignore"):
@@ -79,14 +78,14 @@ class SoftmaxErrors(SoftmaxLikeErrors[Softmax], of=Softmax):
         moved = 2 * self.op.max(shape, errors[0])
         above = below(inputs[0], self.op.max(shape, inputs[0]))
         with np.errstate(all="ignore"):
-            # A value that is 0 only because float64 ends there may be moved as far as 1.
+            # A value that underflowed in float64 may be as large as 1.
             return [np.where(value == 0, exp(np.minimum(above + moved, 0)), error_from_logarithm(value, moved))]
 
     def roundings(self, shape: Shape) -> int:
         return 3
 
     def inner_roundings(self, shape: Shape) -> int:
-        # Parts of a row may each be scaled to a new maximum, one after another.
+        # Each part of a row may be rescaled to a new maximum.
         return (shape[self.op.axis(len(shape))] + 1) * (EXP_ROUNDINGS + 3)
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
@@ -109,7 +108,7 @@ class SoftmaxComplete(SoftmaxLike):
 
 
 class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete], of=SoftmaxComplete):
-    """Of an exponential that is divided, or multiplied with a reciprocal."""
+    """Errors of an exponential that is divided, or multiplied with a reciprocal."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
@@ -129,7 +128,7 @@ class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete], of=SoftmaxComple
         return EXP_ROUNDINGS + 3
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
-        # What exp lost is divided, too; and a reciprocal of the denominator may underflow.
+        # The loss of exp is divided as well, and a reciprocal of the denominator may underflow.
         with np.errstate(all="ignore"):
             loss = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
             return [loss + 2 * smallest]
@@ -148,17 +147,17 @@ def below(values: np.ndarray, maximum: np.ndarray) -> np.ndarray:
 
 
 def far(above: np.ndarray) -> np.ndarray:
-    """Return the roundings' amplification of an exponent: its absolute value, where e to it is not 0."""
+    """Return the amplification of relative errors by exp: |x|, or 0 where e^x is 0."""
     return np.where(exp(above) == 0, 0.0, np.abs(above))
 
 
 def weight(above: np.ndarray) -> np.ndarray:
-    """Return the value that errors of e^x are relative to, where e^x makes a rounding of x |x| times as large."""
+    """Return the magnitude of errors of e^x, which amplifies a rounding of x by |x|."""
     return exp(above) * (1 + far(above))
 
 
 def error_from_logarithm(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Return by how much values may move whose logarithms move by at most the errors."""
+    """Return the change of values whose logarithms change by at most the errors."""
     with np.errstate(all="ignore"):
         return np.where(values == 0, 0.0, np.abs(values) * np.expm1(errors))
 

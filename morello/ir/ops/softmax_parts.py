@@ -1,6 +1,6 @@
 """The parts of Softmax: maxima and denominators, in a pass each, in one ([Milakov2018]), or from parts of rows.
 
-See `softmax` on −∞ and NaN. The accumulating variants take what their outputs hold for one more part of each row.
+See `softmax` on −∞ and NaN. The accumulating variants include their outputs as one more part of each row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AccumulatingT = TypeVar("AccumulatingT", bound=AccumulatingSoftmax, covariant=Tr
 
 
 class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
-    """Of sums of exponentials."""
+    """Errors of sums of exponentials."""
 
     def roundings(self, shape: Shape) -> int:
         return self.op.size(shape) + 1
@@ -49,7 +49,7 @@ class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
 
 @attrs.frozen(cache_hash=True)
 class _FromMax(AccumulatingSoftmax):
-    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
+    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to denom."""
 
     flops_per_point: ClassVar[int] = 3
 
@@ -60,7 +60,7 @@ class _FromMax(AccumulatingSoftmax):
         return [self.total(shape, exp(below(inputs[0], inputs[1])), inputs)]
 
     def total(self, shape: Shape, terms: np.ndarray, inputs: Arrays) -> np.ndarray:
-        """Return the sum of a row, with what the output holds."""
+        """Return the sum of a row, plus the output if it accumulates."""
         held = inputs[2] if self.accumulate else 0.0
         with np.errstate(all="ignore"):
             return self.sum(shape, terms) + held
@@ -70,7 +70,7 @@ FromMaxT = TypeVar("FromMaxT", bound=_FromMax, covariant=True)
 
 
 class FromMaxErrors(AccumulatingErrors[FromMaxT], of=_FromMax):
-    """Of sums of exponentials, given maxima."""
+    """Errors of sums of exponentials, given maxima."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         held = [np.abs(value) for value in inputs]
@@ -85,12 +85,12 @@ class FromMaxErrors(AccumulatingErrors[FromMaxT], of=_FromMax):
 
 @attrs.frozen(cache_hash=True)
 class SoftmaxDenominator(_FromMax):
-    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
+    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to denom."""
 
 
 @attrs.frozen(cache_hash=True)
 class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
-    """unscaled = e^(src − max), denom = Σ unscaled along `dim`; the accumulating variant adds to what denom holds."""
+    """unscaled = e^(src − max), denom = Σ unscaled along `dim`; the accumulating variant adds to denom."""
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         unscaled = operand("unscaled", range(rank), reads=False, writes=True)
@@ -106,7 +106,7 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
 class UnscaledFromMaxErrors(
     FromMaxErrors[SoftmaxDenominatorAndUnscaledFromMax], of=SoftmaxDenominatorAndUnscaledFromMax
 ):
-    """Of sums of exponentials, and of these."""
+    """Errors of sums of exponentials, and of these."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [*super().magnitude(shape, inputs), weight(below(inputs[0], inputs[1]))]
@@ -120,7 +120,7 @@ class UnscaledFromMaxErrors(
 
 
 def holds_maxima(source: DType, largest: DType) -> SpecError | None:
-    """Return why another type cannot keep maxima: denominators would belong to maxima that were rounded."""
+    """Return the error if a type rounds maxima, to which denominators would not match; None if it does not."""
     if largest.unit_roundoff <= source.unit_roundoff:
         return None
     return SpecError(f"max is {largest}, which does not hold every {source}", f"make it {source}")
@@ -132,7 +132,7 @@ class _Parts(AccumulatingSoftmax):
 
     @abstractmethod
     def parts(self, inputs: Arrays, denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return maxima and denominators of the parts; those of single values are `denominators` if none are given."""
+        """Return maxima and denominators of the parts; single values have `denominators`."""
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         maxima, denominators = self.parts(inputs, 1.0)
@@ -161,7 +161,7 @@ class _Parts(AccumulatingSoftmax):
 
 
 class PartsErrors(AccumulatingErrors[_Parts], of=_Parts):
-    """Of maxima, which are exact, and denominators that belong to them."""
+    """Errors of maxima, which are exact, and denominators that belong to them."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         maxima, denominators = self.op.parts(inputs, 1.0)
@@ -188,7 +188,7 @@ class PartsErrors(AccumulatingErrors[_Parts], of=_Parts):
         return [bound, by_denominators + by_maxima]
 
     def roundings(self, shape: Shape) -> int:
-        # Each part may scale all that came before it to a new maximum.
+        # Each part may rescale the parts before it to a new maximum.
         return 2 * self.op.size(shape) + 2
 
     def inner_roundings(self, shape: Shape) -> int:
@@ -223,7 +223,7 @@ class SoftmaxDenominatorAndMax(_Parts):
 class SoftmaxDenominatorAndMaxFromParts(_Parts):
     """max = max of part_max along `dim`, denom = Σ part_denom · e^(part_max − max).
 
-    The accumulating variant takes what max and denom hold for one more part.
+    The accumulating variant includes max and denom as one more part.
     """
 
     flops_per_point: ClassVar[int] = 5
@@ -239,7 +239,7 @@ class SoftmaxDenominatorAndMaxFromParts(_Parts):
 class SoftmaxDenominatorAndUnscaled(SoftmaxLike):
     """unscaled = e^(src − max), denom = Σ unscaled, with max the maximum of src along `dim`.
 
-    There is no accumulating variant: parts of a row would have unscaled values that belong to different maxima.
+    It has no accumulating variant: unscaled values of parts of a row would belong to different maxima.
     """
 
     flops_per_point: ClassVar[int] = 4
@@ -257,7 +257,7 @@ class SoftmaxDenominatorAndUnscaled(SoftmaxLike):
 
 
 class UnscaledErrors(SoftmaxLikeErrors[SoftmaxDenominatorAndUnscaled], of=SoftmaxDenominatorAndUnscaled):
-    """Of sums of exponentials, and of these."""
+    """Errors of sums of exponentials, and of these."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         weights = weight(self.op.above(shape, inputs))

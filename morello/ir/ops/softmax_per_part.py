@@ -1,4 +1,4 @@
-"""Softmax statistics of every part of each row: what threads can find out side by side."""
+"""Softmax statistics of every part of each row, which threads can compute in parallel."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
 
 
 class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart], of=SoftmaxDenominatorAndMaxPerPart):
-    """Of each part, as of a row."""
+    """Errors of each part, as of a row."""
 
     any_for_nan = True
 
     @property
     def part(self) -> ErrorAnalysis[Operation]:
-        """Return that of a part, whose values are a row."""
+        """Return the error analysis of a part, as of a row."""
         return SoftmaxDenominatorAndMax().error_analysis
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:

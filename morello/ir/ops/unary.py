@@ -52,7 +52,7 @@ UnaryT = TypeVar("UnaryT", bound=Unary, covariant=True)
 
 
 class UnaryErrors(ErrorAnalysis[UnaryT], of=Unary):
-    """Of results that are rounded once. Subclasses bound the error of their function: `error_bound`."""
+    """Errors of results that are rounded once. Subclasses bound the error of their function: `error_bound`."""
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
         """Return the change of the function if its arguments change by at most the errors.
@@ -83,7 +83,7 @@ class Relu(Unary):
 
 
 class ReluErrors(UnaryErrors[Relu], of=Relu):
-    """Of a choice, which is exact."""
+    """Errors of a choice, which is exact."""
 
     whole_numbers = True
     any_for_nan = True
@@ -120,7 +120,7 @@ class Gelu(Unary):
 
 
 class GeluErrors(UnaryErrors[Gelu], of=Gelu):
-    """Of a product with 1 + erf or 1 + tanh."""
+    """Errors of a product with 1 + erf or 1 + tanh."""
 
     any_for_nan = True
 
@@ -146,7 +146,7 @@ class Sigmoid(Unary):
 
 
 class SigmoidErrors(UnaryErrors[Sigmoid], of=Sigmoid):
-    """Of a quotient with an exponential."""
+    """Errors of a quotient with an exponential."""
 
     def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS + 2
@@ -169,7 +169,7 @@ class Silu(Unary):
 
 
 class SiluErrors(UnaryErrors[Silu], of=Silu):
-    """Of a quotient with an exponential."""
+    """Errors of a quotient with an exponential."""
 
     any_for_nan = True
 
@@ -195,7 +195,7 @@ class Tanh(Unary):
 
 
 class TanhErrors(UnaryErrors[Tanh], of=Tanh):
-    """Of quotients of exponentials."""
+    """Errors of quotients of exponentials."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.ones(shape)]
@@ -218,7 +218,7 @@ class Exp(Unary):
 
 
 class ExpErrors(UnaryErrors[Exp], of=Exp):
-    """Of an exponential."""
+    """Errors of an exponential."""
 
     def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS
@@ -241,7 +241,7 @@ class Rsqrt(Unary):
 
 
 class RsqrtErrors(UnaryErrors[Rsqrt], of=Rsqrt):
-    """Of the quotient of 1 and a root."""
+    """Errors of the quotient of 1 and a root."""
 
     def inner_roundings(self, shape: Shape) -> int:
         return 3
@@ -270,7 +270,7 @@ class Scale(Unary):
 
 
 class ScaleErrors(UnaryErrors[Scale], of=Scale):
-    """Of a product."""
+    """Errors of a product."""
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
         return abs(self.op.factor) * errors
@@ -294,7 +294,7 @@ class Shift(Unary):
 
 
 class ShiftErrors(UnaryErrors[Shift], of=Shift):
-    """Of a sum."""
+    """Errors of a sum."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.abs(inputs[0]) + abs(self.op.term)]

@@ -1,4 +1,4 @@
-"""Copies and multiply-adds of rows in memory whose length is no multiple of a vector's."""
+"""Copies and multiply-adds of rows in memory whose length is not a multiple of a vector's."""
 
 from __future__ import annotations
 
