@@ -36,7 +36,7 @@ from morello.cli.figures import figures
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.goals import Goal
-from morello.plugins.choice import machine
+from morello.plugins.profile_choice import microarchitectures
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import duration
 
@@ -97,7 +97,7 @@ def main(
                     continue
                 if kept is None or retime:
                     programs = _kept(kept, store) if kept else _drawn(problem, name, count, seed, store)
-                    kept = Samples(problem, name, machine()[0], tuple(_timed(problem, programs, console)))
+                    kept = Samples(problem, name, microarchitectures()[0], tuple(_timed(problem, programs, console)))
                     samples.save(kept, folder)
             all_samples.append(kept.rescored() if rescore else (kept, 0))
     all_samples = [(kept, lost) for kept, lost in all_samples if kept.programs]

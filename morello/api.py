@@ -18,7 +18,7 @@ from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.plugins.choice import ProfileLike
+from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.progress import Listener
 from morello.schedule import Position, apply

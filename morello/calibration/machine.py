@@ -17,9 +17,9 @@ from morello.calibration.threads import start_up
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.kernels.target import Target
-from morello.plugins.choice import machine
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import MEASURED, Profile
+from morello.plugins.profile_choice import microarchitectures
 from morello.runtime.toolchain import Compiler
 
 #: Seconds that calibration takes at most, about.
@@ -128,11 +128,12 @@ def _profile(
     name: str,
     meter: UnitMeter,
 ) -> Profile:
+    cpu = microarchitectures()[0]
     return Profile(
         name=name,
         target=target.name,
-        description=f"measured on {machine()[0]} with {meter.compiler.name}, in {target.info.cost_unit or 'units'}",
-        cpus=machine()[:1],
+        description=f"measured on {cpu} with {meter.compiler.name}, in {target.info.cost_unit or 'units'}",
+        cpus=(cpu,),
         cpu_features=_features(target),
         mhz=meter.megahertz(per_cycle) if (per_cycle := target.info.units_per_cycle) else None,
         weights=weights,

@@ -12,7 +12,7 @@ from morello.calibration.meter import UnitMeter
 from morello.errors import PluginError
 from morello.kernels.machine import Tables
 from morello.plugins.measure import Measurement, Rows
-from morello.plugins.validation import rows_rule
+from morello.plugins.rules import rows_rule
 
 #: The mean relative difference between two measurements of a table that hold still, and how often it is measured.
 _STILL, _MOST = 0.03, 4

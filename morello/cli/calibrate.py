@@ -18,8 +18,8 @@ from morello.cli.figures import figures, save
 from morello.cli.output import check_writable, write_file
 from morello.errors import MorelloError
 from morello.host import missing_features
-from morello.plugins.choice import machine
 from morello.plugins.measure import Clock
+from morello.plugins.profile_choice import microarchitectures
 from morello.plugins.registry import Registry, installed
 from morello.report.tables import Column, print_table
 from morello.runtime.toolchain import available_compilers, find_compiler
@@ -92,7 +92,7 @@ def command(
     if as_json:
         print_json(_as_dict(calibration, chosen, unit))
     else:
-        click.echo(f"{target.label} on {machine()[0]}, in {unit}, {calibration.seconds:.0f} s")
+        click.echo(f"{target.label} on {microarchitectures()[0]}, in {unit}, {calibration.seconds:.0f} s")
         _print(calibration.lines)
     if output is not None:
         write_file(output, calibration.profile.text().encode())
@@ -117,7 +117,8 @@ def _clock(registry: Registry, target: str) -> Clock:
     clock = registry.clock(target)
     if clock is None:
         raise MorelloError(
-            f"nothing tells how long a unit of what {target} costs is", "its plugin has to: see hook morello_clock"
+            f"the cost unit of target {target} has no known duration",
+            "its plugin declares no `clock` in its TargetPlugin",
         )
     return clock
 
@@ -134,7 +135,7 @@ def _check_outputs(output: str | None, plot: str | None) -> None:
 def _named(output: str | None) -> str:
     """Return what the profile is called: like its file, or like the CPU."""
     name = re.sub(r"[^\w.-]", "_", Path(output).stem) if output else ""
-    return name if name and name != "base" else machine()[0]
+    return name if name and name != "base" else microarchitectures()[0]
 
 
 def _warn_of_load() -> None:

@@ -16,7 +16,7 @@ from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import BASE, Target
-from morello.plugins.disabled import Disabled, PluginInfo
+from morello.plugins.discovery import Disabled, PluginInfo
 from morello.plugins.registry import Registry, installed
 from morello.report.tables import Column, print_table
 from morello.report.words import size

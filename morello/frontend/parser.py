@@ -19,7 +19,7 @@ from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, Spe
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.plugins.choice import ProfileLike
+from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.schedule import Schedule
 

@@ -4,9 +4,8 @@ from morello.kernels.machine import Machine, MemoryLevel, NewBuffer, Tables, Tar
 from morello.kernels.microkernel import Combined, Microkernel, UnrollAndJam, per_vector, touching
 from morello.kernels.pattern import LayoutRule, Multiple, OperandPattern
 from morello.kernels.target import Metric, Target
-from morello.plugins.bundle import TargetPlugin
-from morello.plugins.hookspecs import hookimpl
 from morello.plugins.measure import Clock, Measurement, Meter, Peak
+from morello.plugins.plugin import TargetPlugin, hookimpl
 from morello.plugins.profile import Profile
 
 __all__ = [

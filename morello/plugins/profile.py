@@ -15,7 +15,8 @@ from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel, Tables, Weights
 from morello.kernels.target import BASE, Target
-from morello.plugins.validation import is_integer, level_rule, rows_rule
+from morello.plugins import rules
+from morello.plugins.rules import is_integer, rows_rule
 
 #: The threads of a profile that stands for all machines with a CPU: as many as there are CPUs.
 ALL_CPUS = "cpus"
@@ -144,7 +145,7 @@ def parsed(text: str, place: str) -> Profile:
         settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProfileError(
-            f"{place}: this is no TOML: {error}", "`morello calibrate -o FILE` writes a profile"
+            f"{place}: not valid TOML: {error}", "`morello calibrate -o FILE` writes a profile"
         ) from error
     known = [field.name for field in attrs.fields(Profile) if field.name != "place"]
     for key in settings:
@@ -206,7 +207,7 @@ def _levels(profile: Profile, base: Target) -> tuple[MemoryLevel, ...]:
             profile.broken(f"levels.{name}", rule, "remove it; registers are as declared")
         levels[name] = attrs.evolve(levels[name], **changed)
     for name in profile.levels:
-        rule = level_rule(levels[name], attrs.evolve(base, levels=tuple(levels.values())))
+        rule = rules.level(levels[name], attrs.evolve(base, levels=tuple(levels.values())))
         if rule:
             profile.broken(f"levels.{name}", f"a level that a target may have: {rule}", "correct the numbers")
     return tuple(levels.values())

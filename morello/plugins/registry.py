@@ -1,163 +1,124 @@
-"""Finds plugins, collects what they contribute and assembles targets from it.
+"""Collects the declarations of plugins, and assembles targets from them.
 
-Of what is installed, plugins that fail are left out, and told of; in a registry of given plugins they are errors.
+A broken plugin among the installed ones is reported and skipped; in a registry of given plugins it is an error.
 """
 
 from __future__ import annotations
 
 import copyreg
 import importlib.metadata
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
+import attrs
 import pluggy
 
 from morello.errors import MorelloError, PluginError, remedy, suggestion
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.norms import NORMS
-from morello.kernels.machine import Tables, TargetInfo, Weights
+from morello.kernels.machine import TargetInfo
 from morello.kernels.target import BASE, Target
-from morello.plugins import hookspecs
-from morello.plugins.choice import Choice, ProfileLike, named, usual
-from morello.plugins.disabled import Disabled, PluginInfo, load, missing_requirements
+from morello.plugins import plugin as hooks
+from morello.plugins import rules
+from morello.plugins.discovery import Disabled, PluginInfo, calls, items, load, manager_of, missing_requirements
 from morello.plugins.measure import Clock, Measurement
+from morello.plugins.plugin import PROJECT, TargetPlugin, assemble
 from morello.plugins.profile import Profile, applied, parsed, read_profile
-from morello.plugins.validation import check_target, label_of, operation_rule
-
-_T = TypeVar("_T")
+from morello.plugins.profile_choice import ProfileChoice, ProfileLike, choose, named
 
 
-def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:
+def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> ProfileChoice:
     """Choose no profile, whatever the machine."""
-    return Choice(None, "as declared")
+    return ProfileChoice(None, "as declared")
+
+
+@attrs.frozen
+class _Declarations:
+    """All declarations by target with their plugins, owners of targets, and operations with their plugins."""
+
+    parts: dict[str, list[tuple[str, TargetPlugin]]] = attrs.field(factory=dict)
+    owners: dict[str, str] = attrs.field(factory=dict)
+    operations: dict[str, tuple[str, Operation]] = attrs.field(factory=dict)
 
 
 class Registry:
-    """The operations and targets that a set of plugins makes up. Plugins are asked once, when one is first needed.
+    """The operations and targets of a set of plugins.
 
-    `choose` says which profile a target has if none is asked for: the usual one depends on user and machine. `tell`
-    hears of plugins that fail and are left out; without it, what fails is an error.
+    `choose_profile` returns the profile of a target where none is asked for. `report` receives each broken plugin,
+    which is skipped; without it, a broken plugin is an error.
     """
 
     def __init__(
         self,
         manager: pluggy.PluginManager,
-        choose: Callable[..., Choice] = _declared,
-        tell: Callable[[Disabled], None] | None = None,
+        choose_profile: Callable[..., ProfileChoice] = _declared,
+        report: Callable[[Disabled], None] | None = None,
     ):
         self._manager = manager
-        self._choose = choose
-        self._tell = tell
-        #: Plugins that are left out, in the order in which that turned out.
+        self._choose = choose_profile
+        self._report = report
+        #: Skipped plugins, in the order of discovery.
         self.disabled: list[Disabled] = []
-        #: Plugins that are not asked, of a target or (None) at all; and those that had an answer.
-        self._silent: set[tuple[str | None, str]] = set()
-        self._useful: set[str] = set()
-        self._infos: dict[str, tuple[TargetInfo, str]] | None = None
-        self._bases: dict[str, Target] = {}
+        self._faulty: set[str] = set()
+        self._assembled: dict[str, tuple[Target, TargetPlugin]] = {}
         self._profiles: dict[str, Mapping[str, Profile]] = {}
         #: Targets with profiles, by their names and the profiles' texts.
         self._profiled: dict[tuple[str, str], Target] = {}
 
     @classmethod
-    def discover(cls, tell: Callable[[Disabled], None] = Disabled.warn) -> Registry:
-        """Return all plugins that installed distributions name under the entry point group `morello`.
-
-        Targets have the profiles that user and machine choose. `tell` hears of plugins that fail and are left out.
-        """
-        manager = pluggy.PluginManager(hookspecs.PROJECT)
-        manager.add_hookspecs(hookspecs)
-        registry = cls(manager, usual, tell)
-        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
-        for entry in sorted(entries, key=lambda one: (one.name, one.value)):
-            try:
-                cls._register(manager, load(entry), entry.name)
-            except PluginError as error:
-                registry._disable(PluginInfo.of(entry.name, entry.dist), None, error)
+    def discover(cls, report: Callable[[Disabled], None] = Disabled.warn) -> Registry:
+        """Return the registry of all installed plugins; targets have the profiles that user and machine choose."""
+        broken: list[Disabled] = []
+        registry = cls(load(PROJECT, hooks, broken.append), choose, report)
+        for one in broken:
+            registry._disable(one)
         return registry
 
     @classmethod
     def of(cls, **plugins: Any) -> Registry:
-        """Return a registry of just these plugins, by name, whose targets cost what is declared."""
-        manager = pluggy.PluginManager(hookspecs.PROJECT)
-        manager.add_hookspecs(hookspecs)
-        for name, plugin in plugins.items():
-            cls._register(manager, plugin, name)
-        return cls(manager)
-
-    @staticmethod
-    def _register(manager: pluggy.PluginManager, plugin: Any, name: str) -> None:
-        try:
-            manager.register(plugin, name=name)
-        except pluggy.PluginValidationError as error:
-            if manager.is_registered(plugin):
-                manager.unregister(plugin)
-            raise PluginError(
-                f"plugin {name!r} implements a hook with other arguments: {error}",
-                "morello.plugins.hookspecs lists the hooks and their arguments",
-            ) from error
-        except ValueError as error:
-            what = "there is another one of this name" if manager.has_plugin(name) else "it has another name too"
-            raise PluginError(f"plugin {name!r} is registered twice: {what}", "uninstall one of them") from error
-        try:
-            manager.check_pending()
-        except pluggy.PluginValidationError as error:
-            hooks = [hook for hook in vars(hookspecs) if hook.startswith(hookspecs.PROJECT)]
-            unknown = [hook for hook in dir(plugin) if hook.startswith(hookspecs.PROJECT) and hook not in hooks]
-            manager.unregister(plugin)
-            raise PluginError(
-                f"plugin {name!r} implements a hook that does not exist: {error}",
-                suggestion(
-                    " ".join(unknown[:1]), hooks, "morello.plugins.hookspecs lists the hooks and their arguments"
-                ),
-            ) from error
+        """Return a registry of just these plugins, by name; targets have no profiles."""
+        return cls(manager_of(PROJECT, hooks, plugins))
 
     @property
     def plugins(self) -> list[PluginInfo]:
-        """Return the plugins that were found and are not disabled."""
-        names = [name for name, _ in self._manager.list_name_plugin()]
-        return [self._info(name) for name in names if (None, name) not in self._silent]
+        """Return the plugins that are not skipped."""
+        return [_info(name) for name, _ in self._manager.list_name_plugin() if name not in self._faulty]
 
     def idle(self) -> list[Disabled]:
-        """Return the plugins that have nothing for any target, such as those that extend one that is not installed."""
-        for name in self.names:
-            for ask in (self.target, self.clock, self.measurements):
-                with suppress(MorelloError):
-                    ask(name)
-        useful = self._useful | {one.plugin_name for one in self._manager.hook.morello_recorded_program.get_hookimpls()}
-        idle = [one for one in self.plugins if one.name not in useful]
-        entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
+        """Return plugins without effect, such as those that extend only targets that are not installed."""
+        used = {name for name, _ in self._declarations.operations.values()}
+        used |= {name for target in self.names for name, _ in self._declarations.parts[target]}
+        used |= {one.plugin_name for one in self._manager.hook.morello_recorded_program.get_hookimpls()}
+        entries = {entry.name: entry.dist for entry in importlib.metadata.entry_points(group=PROJECT)}
         found = []
-        for plugin in idle:
-            missing = missing_requirements(entries[plugin.name].dist) if plugin.name in entries else []
-            hint = f"install what it needs: pip install {' '.join(missing)}" if missing else remedy(plugin.name)
-            what = f"plugin {plugin.name!r} has nothing for any target that is installed"
+        for plugin in (one for one in self.plugins if one.name not in used):
+            missing = missing_requirements(entries.get(plugin.name))
+            hint = f"install its requirements: pip install {' '.join(missing)}" if missing else remedy(plugin.name)
+            what = f"plugin {plugin.name!r} contributes to no target that is installed"
             found.append(Disabled(plugin, None, PluginError(what, hint)))
         return found
 
     @property
     def names(self) -> list[str]:
-        return list(self._known())
+        """Return the names of the targets, by the names of their plugins."""
+        return list(self._declarations.owners)
 
     @cached_property
     def operations(self) -> Mapping[str, Operation]:
-        """Return the operations of the Spec language by name: Morello's own, and those of plugins. Raises PluginError
-        for one that breaks a rule."""
-        self._known()
-        return MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in self._added.items()}})
+        """Return the operations of the Spec language by name: Morello's own, and those of plugins."""
+        return MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in self._declarations.operations.items()}})
 
     def owner(self, target: str) -> str:
         """Return the plugin that owns a target."""
-        return self._known()[target][1]
+        return self._declarations.owners[target]
 
     def target(self, name: str, profile: ProfileLike | None = None) -> Target:
-        """Return the checked target with a profile, by default the one that is chosen for it.
+        """Return the target with a profile: a Profile, its name, its file, or "base" for costs as declared.
 
-        A profile is asked for by its name, "base" for what plugins declare, or the path of its file. Raises
-        MorelloError for an unknown target or profile, PluginError for a faulty plugin.
+        By default it is the profile that is chosen for the machine. Raises MorelloError for an unknown target or
+        profile, PluginError for a faulty plugin.
         """
         base = self._base(name)
         found = self.choice(name).profile if profile is None else named(profile, name, self.profiles(name))
@@ -168,84 +129,60 @@ class Registry:
             self._profiled[key] = applied(found, base)
         return self._profiled[key]
 
-    def recipe(self, target: Target) -> tuple[str, str | None]:
-        """Return the name of a target of this registry, and its profile as text, if it has one.
+    def variants(self, name: str) -> list[Target]:
+        """Return a target with each of its profiles: as declared, those of plugins, and the chosen one."""
+        found = [self.target(name, profile) for profile in (BASE, *self.profiles(name))]
+        return list(dict.fromkeys([*found, self.target(name)]))
 
-        Raises MorelloError for a target of another registry, or one that was changed.
+    def recipe(self, target: Target) -> tuple[str, str | None]:
+        """Return the name of a target of this registry, and the text of its profile, if it has one.
+
+        Raises MorelloError for a target of another registry, or a changed one.
         """
-        if self._bases.get(target.name) is target:
+        if target.name in self._assembled and self._base(target.name) is target:
             return target.name, None
         for (name, text), one in self._profiled.items():
             if one is target:
                 return name, text
         raise MorelloError(
-            f"target {target.name} cannot be pickled: it is not one that is installed, so no other process has it",
+            f"target {target.name} cannot be pickled: it is not an installed target, so no other process has it",
             "install its plugins, and leave registry= out; profiles are for what a machine costs",
         )
 
-    def choice(self, name: str) -> Choice:
+    def choice(self, name: str) -> ProfileChoice:
         """Return the profile that a target has if none is asked for, and why."""
         return self._choose(name, self.profiles(name), self._profile_names)
 
     def profiles(self, name: str) -> Mapping[str, Profile]:
-        """Return the profiles that plugins have for a target, by name. Raises MorelloError for one that is faulty."""
+        """Return the profiles that plugins have for a target, by name. Raises MorelloError for a faulty one."""
         if name not in self._profiles:
-            by_name: dict[str, Profile] = {}
-            for plugin, item in self._ask("morello_profiles", target=name):
+            base, by_name = self._base(name), dict[str, Profile]()
+            for item in self._assembled[name][1].profiles:
                 profile = item if isinstance(item, Profile) else read_profile(item)
                 if profile.name in by_name:
                     rule = f"target {name} has another profile {profile.name}"
-                    raise PluginError(f"plugin {plugin!r}, profile {profile.name}: {rule}", "rename one of them")
-                # One that does not fit its target is told of here.
-                applied(profile, self._base(name))
+                    raise PluginError(f"profile {profile.name}: {rule}", "rename one of them")
+                applied(profile, base)  # raises ProfileError for a profile that does not fit
                 by_name[profile.name] = profile
             self._profiles[name] = MappingProxyType(by_name)
         return self._profiles[name]
 
     def clock(self, name: str) -> Clock | None:
-        """Return what tells how long a unit of cost is, None if no plugin has it. Raises PluginError."""
-        plugin, found = self._one("morello_clock", name) or ("", None)
-        if found is None or (isinstance(found, Clock) and found.units > 0 and "morello_clock" in found.source):
-            return found
-        rule = "a clock is a morello.plugins.Clock of at least 1 unit, whose source defines morello_clock"
-        raise PluginError(f"plugin {plugin!r}, clock of target {name}: {rule}", remedy(plugin))
+        """Return the clock of a target, which relates costs to time; None if no plugin has one."""
+        self._base(name)
+        return self._assembled[name][1].clock
 
-    def measurements(self, name: str) -> list[Measurement]:
-        """Return how the tables of a target are measured. Raises PluginError for tables that it lacks."""
-        tables, given = self._base(name).tables, [*self._ask("morello_measurements", target=name)]
-        for plugin, measurement in given:
-            rows = tables.get(measurement.table, ()) if isinstance(measurement, Measurement) else ()
-            if not (rows and 0 <= measurement.keys < len(rows[0]) and callable(measurement.measure)):
-                rule = "a measurement is a morello.plugins.Measurement of a table, with fewer keys than columns"
-                rule = f"{rule}: {measurement!r}"
-                raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin))
-        return [measurement for _, measurement in given]
+    def measurements(self, name: str) -> Sequence[Measurement]:
+        """Return the measurements of the tables of a target."""
+        self._base(name)
+        return self._assembled[name][1].measurements
 
     def recorded_program(self, goal: Any, db: Any, compiler: str | None) -> Any:
-        """Return a Goal with the program that was measured fastest on such a machine; None without one."""
+        """Return a Goal with the program that was measured fastest on such a machine, or None."""
         return self._manager.hook.morello_recorded_program(goal=goal, db=db, compiler=compiler)
 
-    def variants(self, name: str) -> list[Target]:
-        """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""
-        found = [self.target(name, profile) for profile in (BASE, *self.profiles(name))]
-        return list(dict.fromkeys([*found, self.target(name)]))
-
-    def _profile_names(self) -> Collection[str]:
-        return {profile for target in self.names for profile in self.profiles(target)}
-
-    def _base(self, name: str) -> Target:
-        if name not in self._bases:
-            targets = self._known()
-            if name not in targets:
-                listing = f"installed targets are {', '.join(targets) or 'none'}; `morello targets` lists them"
-                unknown = MorelloError(f"unknown target {name!r}", suggestion(name, targets, listing))
-                raise self.reason(name) or unknown
-            info, owner = targets[name]
-            self._bases[name] = self._without_faulty(lambda: self._assemble(info, owner), info)
-        return self._bases[name]
-
     def reason(self, target: str) -> MorelloError | None:
-        """Return why a target is not there, if the plugin of this name is disabled."""
+        """Return why a target is missing, if the plugin of its name is skipped."""
         if target in self.names:
             return None
         for one in self.disabled:
@@ -253,163 +190,97 @@ class Registry:
                 return MorelloError(f"target {target!r} is disabled: {one.error.message}", one.error.hint)
         return None
 
-    def _known(self) -> dict[str, tuple[TargetInfo, str]]:
-        if self._infos is None:
-            self._infos = self._without_faulty(self._asked_for_targets)
-        return self._infos
-
-    def _asked_for_targets(self) -> dict[str, tuple[TargetInfo, str]]:
-        # What is wrong with operations is told of all targets.
-        _ = self._added
-        infos: dict[str, tuple[TargetInfo, str]] = {}
-        for plugin, info in self._ask("morello_targets"):
-            if not isinstance(info, TargetInfo):
-                raise PluginError(
-                    f"plugin {plugin!r}: morello_targets must give TargetInfo, not {info!r}", remedy(plugin), plugin
-                )
-            if info.name in infos:
-                raise PluginError(
-                    f"plugins {infos[info.name][1]!r} and {plugin!r} both own a target {info.name!r}",
-                    "uninstall one of them, or rename its target",
-                    plugin,
-                )
-            infos[info.name] = (info, plugin)
-        return infos
-
-    def _without_faulty(self, ask: Callable[[], _T], info: TargetInfo | None = None) -> _T:
-        """Return what `ask` comes to, of a target or of all, without the plugins that fail in it.
-
-        Raises what it raises where nothing may be left out, and where the target's owner fails.
-        """
-        while True:
-            try:
-                return ask()
-            except PluginError as error:
-                name, target = error.plugin, info and info.name
-                if self._tell is None or name is None or (target, name) in self._silent:
-                    raise
-                if target is not None and self.owner(target) == name:
-                    raise
-                self.__dict__.pop("_added", None)
-                self._silent.add((target, name))
-                self._disable(self._info(name), target, error)
-
-    def _disable(self, plugin: PluginInfo, target: str | None, error: PluginError) -> None:
-        self.disabled.append(Disabled(plugin, target, error))
-        if self._tell is not None:
-            self._tell(self.disabled[-1])
-
-    def _info(self, plugin: str) -> PluginInfo:
-        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
-        return PluginInfo.of(plugin, next((entry.dist for entry in entries if entry.name == plugin), None))
+    def _profile_names(self) -> Collection[str]:
+        return {profile for target in self.names for profile in self.profiles(target)}
 
     @cached_property
-    def _added(self) -> dict[str, tuple[str, Operation]]:
-        """Return the operations that plugins add, each with its plugin."""
-        operations: dict[str, tuple[str, Operation]] = {}
-        for plugin, op in self._ask("morello_operations"):
-            rule = operation_rule(op)
-            if rule:
-                raise PluginError(
-                    f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", remedy(plugin), plugin
-                )
-            if op.name in operations or op.name in (*BY_NAME, *NORMS, "Compose"):
-                owner = operations[op.name][0] if op.name in operations else "Morello"
-                rule = f"the name {op.name} is taken by an operation of {owner}"
-                raise PluginError(f"plugin {plugin!r}, operation {op.name}: {rule}", "give it another name", plugin)
-            operations[op.name] = plugin, op
+    def _declarations(self) -> _Declarations:
+        """Collect the declarations, plugin by plugin. A plugin with a faulty one is skipped altogether."""
+        found = _Declarations()
+        for name, _ in sorted(self._manager.list_name_plugin()):
+            try:
+                parts, operations = self._parts_of(name, found), self._operations_of(name, found)
+            except PluginError as error:
+                self._disable(Disabled(_info(name), None, error))
+                self._faulty.add(name)
+                continue
+            found.operations.update({op.name: (name, op) for op in operations})
+            for part in parts:
+                found.parts.setdefault(part.target, []).append((name, part))
+                if part.info is not None:
+                    found.owners[part.target] = name
+        for target, owner in found.owners.items():
+            found.parts[target].sort(key=lambda one: one[0] != owner)
+        return found
+
+    def _parts_of(self, plugin: str, found: _Declarations) -> list[TargetPlugin]:
+        """Return the declarations of a plugin. Raises PluginError for a faulty one."""
+        parts = self._answer("morello_plugin", plugin)
+        for part in parts:
+            if not isinstance(part, TargetPlugin):
+                raise _fault(plugin, f"morello_plugin returns morello.plugins.TargetPlugin objects, not {part!r}")
+            if (part.info is None) == (part.extends is None):
+                raise _fault(plugin, "a TargetPlugin has either `info`, for its own target, or `extends`")
+            if part.info is None:
+                continue
+            if not isinstance(part.info, TargetInfo):
+                raise _fault(plugin, f"`info` is a morello.plugins.TargetInfo, not {part.info!r}")
+            if owner := found.owners.get(part.target):
+                what = f"plugins {owner!r} and {plugin!r} both own a target {part.target!r}"
+                raise PluginError(what, "uninstall one of them, or rename its target", plugin)
+        return parts
+
+    def _operations_of(self, plugin: str, found: _Declarations) -> list[Operation]:
+        """Return the operations of a plugin. Raises PluginError for a faulty one, or one whose name is in use."""
+        operations = self._answer("morello_operations", plugin)
+        for op in operations:
+            if rule := rules.operation(op):
+                raise _fault(plugin, rule, f", operation {getattr(op, 'name', op)}")
+            if op.name in found.operations or op.name in (*BY_NAME, *NORMS, "Compose"):
+                owner = found.operations[op.name][0] if op.name in found.operations else "Morello"
+                what = f"plugin {plugin!r}, operation {op.name}: the name is in use by an operation of {owner}"
+                raise PluginError(what, "give it another name", plugin)
         return operations
 
-    def _assemble(self, info: TargetInfo, owner: str) -> Target:
-        origins = {label_of("operation", op): plugin for plugin, op in self._added.values()}
+    def _answer(self, hook: str, plugin: str) -> list[Any]:
+        """Return the answer of a plugin to a hook."""
+        call = calls(self._manager, hook).get(plugin)
+        return items(call()) if call else []
 
-        def collect(hook: str, kind: str) -> tuple[Any, ...]:
-            items = []
-            for plugin, item in self._ask(hook, target=info.name, operations=self.operations):
-                label = label_of(kind, item)
-                if label in origins:
-                    raise PluginError(
-                        f"target {info.name}: {label} comes twice, from plugin {origins[label]!r} and from {plugin!r}",
-                        "names are unique within a target: rename one",
-                        origins[label] if plugin == owner else plugin,
-                    )
-                origins[label] = plugin
-                items.append((plugin != owner, item))
-            # What the owner gives comes first, whatever the order of installation.
-            return tuple(item for _, item in sorted(items, key=lambda pair: pair[0]))
-
-        def single(hook: str, kind: str, default: Any) -> Any:
-            plugin, answer = self._one(hook, info.name, owner) or (owner, default)
-            origins[kind] = plugin
-            return answer
-
-        target = Target(
-            info=info,
-            levels=collect("morello_levels", "level"),
-            weights=single("morello_weights", "weights", Weights()),
-            tables=self._tables(info.name, owner, origins),
-            rewrites=collect("morello_rewrites", "rewrite"),
-            kernels=collect("morello_microkernels", "microkernel"),
-            emitter=single("morello_emitter", "emitter", None),
-            metrics=collect("morello_metrics", "metric"),
-            operations=self.operations,
-            origins=origins,
-        )
-        check_target(target, owner)
-        return target
-
-    def _tables(self, target: str, owner: str, origins: dict[str, str]) -> Tables:
-        by_name: dict[str, tuple[tuple[int, ...], ...]] = {}
-        for plugin, tables in self._answers("morello_tables", lambda given: dict(given or {}), target=target):
-            for name, rows in tables.items():
-                label = f"table {name}"
-                if label in origins:
-                    what = f"{label} comes twice, from plugin {origins[label]!r} and from {plugin!r}"
-                    guilty = origins[label] if plugin == owner else plugin
-                    raise PluginError(
-                        f"target {target}: {what}", "names are unique within a target: rename one", guilty
-                    )
-                origins[label] = plugin
-                by_name[name] = rows
-        return by_name
-
-    def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the answers of each plugin, item by item, with the plugin's name; in order of the names."""
-        for plugin, answer in self._answers(hook, lambda given: list(given or ()), **arguments):
-            yield from ((plugin, item) for item in answer)
-
-    def _answers(
-        self, hook: str, convert: Callable[[Any], Any] = lambda given: given, **arguments: Any
-    ) -> Iterator[tuple[str, Any]]:
-        """Yield the answer of each plugin, with the plugin's name; in order of the names."""
-        for impl in sorted(getattr(self._manager.hook, hook).get_hookimpls(), key=lambda impl: impl.plugin_name):
-            if not self._silent.isdisjoint({(None, impl.plugin_name), (arguments.get("target"), impl.plugin_name)}):
-                continue
+    def _base(self, name: str) -> Target:
+        """Return a target without a profile, merged from all plugins but broken extensions, which are skipped."""
+        if name in self._assembled:
+            return self._assembled[name][0]
+        if name not in self._declarations.owners:
+            listing = f"installed targets are {', '.join(self.names) or 'none'}; `morello targets` lists them"
+            unknown = MorelloError(f"unknown target {name!r}", suggestion(name, self.names, listing))
+            raise self.reason(name) or unknown
+        owner, parts = self.owner(name), self._declarations.parts[name]
+        while name not in self._assembled:
             try:
-                answer = convert(impl.function(**{name: arguments[name] for name in impl.argnames}))
+                self._assembled[name] = assemble(parts, self._declarations.operations)
             except PluginError as error:
-                error.plugin = error.plugin or impl.plugin_name
-                raise
-            except Exception as error:
-                failed = isinstance(error, MorelloError)
-                raise PluginError(
-                    f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: "
-                    f"{error.message if failed else error}",
-                    (failed and error.hint) or remedy(impl.plugin_name),
-                    impl.plugin_name,
-                ) from error
-            if answer is not None and not (isinstance(answer, list | dict) and not answer):
-                self._useful.add(impl.plugin_name)
-            yield impl.plugin_name, answer
+                if error.plugin in (None, owner):
+                    raise
+                self._disable(Disabled(_info(error.plugin), name, error))
+                parts = [part for part in parts if part[0] != error.plugin]
+        return self._assembled[name][0]
 
-    def _one(self, hook: str, target: str, owner: str = "") -> tuple[str, Any] | None:
-        """Return the answer of a hook that gives a single object, with the plugin's name; None if no plugin answers."""
-        given = [(plugin, answer) for plugin, answer in self._answers(hook, target=target) if answer is not None]
-        if len(given) > 1:
-            names = " and ".join(repr(plugin) for plugin, _ in given)
-            guilty = next((plugin for plugin, _ in reversed(given) if plugin != owner), None)
-            raise PluginError(f"target {target}: {names} both answer {hook}", "only one plugin may", guilty)
-        return given[0] if given else None
+    def _disable(self, broken: Disabled) -> None:
+        """Report a broken plugin; raise its error where none may be skipped."""
+        if self._report is None:
+            raise broken.error
+        self.disabled.append(broken)
+        self._report(broken)
+
+
+def _fault(plugin: str, rule: str, thing: str = "") -> PluginError:
+    return PluginError(f"plugin {plugin!r}{thing}: {rule}", remedy(plugin), plugin)
+
+
+def _info(plugin: str) -> PluginInfo:
+    entries = importlib.metadata.entry_points(group=PROJECT)
+    return PluginInfo.of(plugin, next((entry.dist for entry in entries if entry.name == plugin), None))
 
 
 @cache
@@ -430,11 +301,11 @@ def _unpickled(name: str, profile: str | None, plugins: Mapping[str, str]) -> Ta
     missing = sorted({*plugins} - {one.name for one in registry.plugins})
     if missing:
         raise PluginError(
-            f"what was pickled needs target {name} with the plugins {', '.join(missing)}, which are not installed here",
+            f"the pickled target {name} needs the plugins {', '.join(missing)}, which are not installed here",
             f"install {', '.join(plugins[one] for one in missing)} in this Python environment, too",
         )
     return registry.target(name, BASE if profile is None else parsed(profile, f"the profile pickled for {name}"))
 
 
-# Targets hold functions of plugins: other processes have them from their own plugins, by name.
+# Targets hold functions of plugins: another process gets them from its own plugins, by name.
 copyreg.pickle(Target, _pickled)

@@ -15,7 +15,7 @@ import attrs
 from morello.atomic_write import staging_path
 from morello.errors import ToolchainError
 from morello.host import missing_features
-from morello.plugins.choice import machine
+from morello.plugins.profile_choice import microarchitectures
 from morello.runtime.build import key_of
 from morello.runtime.cache import cache_directory
 from morello.runtime.kernel import Kernel
@@ -81,7 +81,7 @@ def fastest(kernel: Kernel) -> Choice:
 def _key(kernel: Kernel, compilers: Sequence[Compiler]) -> str:
     """Names what decides the times: the code, the CPU and the threads."""
     codes = [key_of(kernel.files, kernel.program.flags, compiler) for compiler in compilers]
-    return hashlib.sha256(json.dumps([codes, machine()[0], kernel.threads()]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([codes, microarchitectures()[0], kernel.threads()]).encode()).hexdigest()
 
 
 def _recorded(record: Path, count: int) -> list[float | None] | None:

@@ -153,14 +153,14 @@ def test_a_plot_is_drawn(machine: Registry, tmp_path: Path) -> None:
 
 
 REFUSALS: list[tuple[dict[str, Any], list[str], str]] = [
-    ({"clock": None}, ["--target", "toy_cpu"], "nothing tells how long a unit of what toy_cpu costs is"),
+    ({"clock": None}, ["--target", "toy_cpu"], "the cost unit of target toy_cpu has no known duration"),
     ({"clock": None}, [], "targets that can be measured here are none"),
     ({"clock": 7}, [], "clock of target toy_cpu: a clock is a morello.plugins.Clock"),
     ({"measurements": (7,)}, [], "a measurement is a morello.plugins.Measurement of a table"),
     ({"tables": {}}, [], "a measurement is a morello.plugins.Measurement of a table"),
     ({}, ["--target", "no_cpu"], "unknown target 'no_cpu'"),
     ({}, ["-o", "none/own.toml"], "cannot write none/own.toml: there is no directory"),
-    ({}, ["--profile", "fast"], "'fast' is no profile of toy_cpu"),
+    ({}, ["--profile", "fast"], "unknown profile 'fast' of toy_cpu"),
 ]
 
 

@@ -15,8 +15,8 @@ from morello.db.block import AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
-from morello.plugins import hookimpl
-from morello.plugins.disabled import Disabled, PluginInfo
+from morello.plugins import TargetPlugin
+from morello.plugins.discovery import Disabled, PluginInfo
 from morello.plugins.registry import Registry, installed
 
 from .conftest import BYTES
@@ -269,19 +269,17 @@ def test_prune_waits_for_plugins_to_be_mended(cli, refused, monkeypatch, tmp_pat
 
 
 def test_a_faulty_target_stops_only_what_would_drop_its_answers(cli, refused, monkeypatch, tmp_path):
-    class Faulty:
-        @hookimpl
-        def morello_targets(self):
-            return [attrs.evolve(TARGET.info, name="faulty")]
-
+    faulty = TargetPlugin(info=attrs.evolve(TARGET.info, name="faulty"))
     plugin = importlib.import_module("morello_x86_avx2.plugin").PLUGIN
-    registry = Registry.of(x86_avx2=plugin, faulty=Faulty())
+    registry = Registry.of(x86_avx2=plugin, faulty=faulty)
     monkeypatch.setattr("morello.cli.db.installed", lambda: registry)
     path = made(tmp_path / "a.db", block(4))
     shown = cli("db", "stats", path)
     assert ("x86_avx2" in shown.stdout, "(not as installed)" in shown.stdout) == (True, False)
-    assert "warning: going on without target faulty: plugin 'faulty', memory levels" in shown.stderr
-    refused(cli("db", "prune", path, "--yes"), "error: plugin 'faulty', memory levels")
+    assert (
+        "warning: going on without target faulty: plugin 'faulty', target faulty: a target has at least" in shown.stderr
+    )
+    refused(cli("db", "prune", path, "--yes"), "error: plugin 'faulty', target faulty: a target has")
 
 
 @pytest.mark.parametrize("name", ["stats", "verify", "export", "prune"])

@@ -9,7 +9,7 @@ from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
 from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.spec import LogicalSpec
-from morello.plugins import hookimpl
+from morello.plugins import TargetPlugin, hookimpl
 from morello.plugins.registry import Registry
 from morello.rewrites import Rewrite, Word, argument
 from morello.rewrites.move import MoveStep
@@ -280,14 +280,8 @@ class Unroll(Rewrite):
         yield from ()
 
 
-class Extension:
-    @hookimpl
-    def morello_rewrites(self, target):
-        return [Unroll] if target == "tiny" else None
-
-
 def test_new_rewrites_need_no_grammar(plugin):
-    target = Registry.of(tiny=plugin, extension=Extension()).target("tiny")
+    target = Registry.of(tiny=plugin, extension=TargetPlugin(extends="tiny", rewrites=[Unroll])).target("tiny")
     steps = parse_schedule("unroll 4 [1, 2] fully via somewhere; unroll 2", target)
     assert steps == (Unroll(4, (1, 2), True, "somewhere"), Unroll(2))
     assert parse_schedule(schedule_text(steps), target) == steps

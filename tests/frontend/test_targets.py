@@ -17,9 +17,9 @@ SPECS = "target tiny\nspec a = Move(4×8, GL, L1)\nspec b = Move(8, GL, L1)\n"
 
 
 @pytest.fixture(scope="module")
-def both(plugin) -> Registry:
+def both(plugin, small) -> Registry:
     """The targets `tiny` and `small`, which has one microkernel more."""
-    return Registry.of(tiny=plugin, small=type(plugin)("small", ("VectorMove", "ScalarMove", "SmallMove")))
+    return Registry.of(tiny=plugin, small=small)
 
 
 def schedules(text: str, both: Registry, target: str) -> list[str]:

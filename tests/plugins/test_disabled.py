@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from morello.errors import MorelloError, PluginDisabled
-from morello.plugins.disabled import Disabled
+from morello.plugins.discovery import Disabled
 from morello.plugins.registry import Registry
 
 
@@ -41,7 +41,7 @@ def test_a_plugin_that_cannot_be_loaded(
         registry = Registry.discover()
     (warning,) = map(str, (one.message for one in told))
     assert f"plugin 'faulty' ({entry.partition('= ')[2]}) cannot be loaded: {reason}" in warning
-    assert warning.endswith("going on without it\n  hint: mend or uninstall the plugin: pip uninstall faulty")
+    assert warning.endswith("plugin faulty is skipped\n  hint: mend or uninstall the plugin: pip uninstall faulty")
     assert registry.target("reference_c").name == "reference_c"
     with pytest.raises(MorelloError, match=r"target 'faulty' is disabled: plugin 'faulty'(?s:.*)hint: mend"):
         registry.target("faulty")
@@ -55,9 +55,9 @@ def discovered(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Registry, 
 
 
 HINTS = [
-    ("import morello_wide", ["morello", "morello-wide>=1"], "install what it needs: pip install morello-wide"),
-    ("import morello_wide", ["morello"], "install what it needs: pip install morello-wide"),
-    ("import other", ["morello", 'other>=2; python_version > "3"'], "install what it needs: pip install other"),
+    ("import morello_wide", ["morello", "morello-wide>=1"], "install its requirements: pip install morello-wide"),
+    ("import morello_wide", ["morello"], "install its requirements: pip install morello-wide"),
+    ("import other", ["morello", 'other>=2; python_version > "3"'], "install its requirements: pip install other"),
     ("import other", ["morello", 'other; extra == "fast"'], "pip uninstall orphan"),
     ("from morello.plugins import Gone", ["morello"], "pip install --upgrade morello orphan"),
     ("import orphan_plugin.gone", ["morello"], "its files are missing: pip install --force-reinstall orphan"),
@@ -77,7 +77,7 @@ def test_what_an_orphaned_plugin_needs_is_told(
     assert "reference_c" in registry.names
 
 
-@pytest.mark.parametrize("hook", ["morello_targets", "morello_operations"])
+@pytest.mark.parametrize("hook", ["morello_plugin", "morello_operations"])
 def test_a_plugin_that_raises_is_left_out_altogether(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
@@ -93,14 +93,11 @@ def test_a_plugin_that_raises_is_left_out_altogether(
 
 def test_an_extension_that_fails_is_left_out_of_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
-from morello.plugins import Microkernel, hookimpl
+from morello.plugins import TargetPlugin, hookimpl
 
 @hookimpl
-def morello_microkernels(target):
-    if target == "x86_avx2":
-        raise OSError("no such CPU")
-    if target == "reference_c":
-        return [7]
+def morello_plugin():
+    return [TargetPlugin(extends="reference_c", kernels=[7]), TargetPlugin(extends="x86_avx2", kernels=5)]
 """
     install(tmp_path, "extending = extending_faulty", source)
     registry, left_out = discovered(tmp_path, monkeypatch)
@@ -114,12 +111,12 @@ def morello_microkernels(target):
 
 
 def test_an_extension_of_what_is_not_installed_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "from morello.plugins import hookimpl\n@hookimpl\ndef morello_microkernels(target):\n    return []\n"
-    install(tmp_path, "lonely = lonely_plugin", source, distribution="lonely", requires=["morello-wide"])
+    source = "from morello.plugins import TargetPlugin\nPLUGIN = TargetPlugin(extends='wide')\n"
+    install(tmp_path, "lonely = lonely_plugin:PLUGIN", source, distribution="lonely", requires=["morello-wide"])
     registry, left_out = discovered(tmp_path, monkeypatch)
     (idle,) = registry.idle()
     assert (idle.plugin.name, left_out) == ("lonely", [])
-    assert idle.error.hint == "install what it needs: pip install morello-wide"
+    assert idle.error.hint == "install its requirements: pip install morello-wide"
 
 
 def test_two_distributions_with_one_plugin_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

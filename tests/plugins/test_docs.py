@@ -10,7 +10,7 @@ import pytest
 
 from morello import api
 from morello.kernels.site import KernelSite, OperandSite
-from morello.plugins import MemoryLevel, Microkernel, OperandPattern, TargetInfo, Weights, hookspecs
+from morello.plugins import MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, Weights, plugin
 from morello.plugins.registry import Registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-target.md").read_text()
@@ -27,7 +27,7 @@ def test_excerpts_are_the_files_own_words(file: str, text: str, root: Path) -> N
     assert text in (root / file).read_text()
 
 
-@pytest.mark.parametrize("declared", [MemoryLevel, Microkernel, OperandPattern, TargetInfo, Weights])
+@pytest.mark.parametrize("declared", [MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, Weights])
 def test_every_field_is_explained(declared: type[attrs.AttrsInstance]) -> None:
     missing = [field.name for field in attrs.fields(declared) if f"`{field.name}`" not in PAGE]
     assert not (set(missing) - {"description"})
@@ -40,7 +40,7 @@ def test_every_method_of_a_site_is_explained(site: type) -> None:
 
 
 def test_every_hook_is_explained() -> None:
-    hooks = [name for name in vars(hookspecs) if name.startswith("morello_")]
+    hooks = [name for name in vars(plugin) if name.startswith("morello_")]
     assert hooks
     assert not [name for name in hooks if f"`{name}(" not in PAGE]
 

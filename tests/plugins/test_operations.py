@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,13 @@ from morello.frontend.specfile import show_spec
 from morello.ir.impl import cost_and_peak
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.unary import Unary, UnaryErrors
-from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
+from morello.plugins import Microkernel, Target, TargetPlugin, hookimpl
 from morello.plugins.registry import Registry
 from tools.fuzz.programs import Draws
 from tools.fuzz.specs import drawn_spec
 
 TEXT = "Twist(1×2, (f32, L1), (f32, L1), serial)"
 COMPOSE = "Compose([Relu, Twist], [(1×2, f32, L1), (1×2, f32, L1)], serial)"
-
-
-def _emit(site: KernelSite) -> None:
-    site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
 
 
 class Twisting:
@@ -63,18 +57,16 @@ class Twisting:
         return [self.op]
 
     @hookimpl
-    def morello_microkernels(self, target: str, operations: Mapping[str, Operation]) -> list[Microkernel]:
-        assert operations == {**BY_NAME, "Twist": self.op}
+    def morello_plugin(self) -> TargetPlugin:
         cost = self._cost
         kernel = Microkernel(
             name="TwistOne",
-            op=type(operations["Twist"]),
-            operands=(OperandPattern(levels=("RF", "L1"), dtypes=("f32",)),) * 2,
-            when=lambda spec: spec.op.volume(spec.shape) == 1,
+            op=type(self.op),
+            takes="1, f32 RF/L1, f32 RF/L1",
             cost=lambda spec, target: cost,
-            emit=_emit,
+            template="{out} = {src};",
         )
-        return [kernel] if target == "x86_avx2" else []
+        return TargetPlugin(extends="x86_avx2", kernels=[kernel])
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from morello.db.fingerprint import fingerprint
 from morello.errors import MorelloError, PluginError
 from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
-from morello.plugins import MemoryLevel, Profile, TargetPlugin, choice
-from morello.plugins.choice import by_cpu, machine, usual
+from morello.plugins import MemoryLevel, Profile, TargetPlugin, profile_choice
 from morello.plugins.profile import ProfileError, parsed, read_profile
+from morello.plugins.profile_choice import by_cpu, choose, microarchitectures
 from morello.plugins.registry import Registry, installed
 
 #: A profile that changes something of every kind.
@@ -145,7 +145,7 @@ def test_steps_say_what_the_machine_lacks_for_a_kernel() -> None:
 
 #: What is wrong with a file: what of TEXT is replaced, by what, and the key and the rule that the message names.
 FAULTS = [
-    ('name = "fast"', "name =", "this is no TOML"),
+    ('name = "fast"', "name =", "not valid TOML"),
     ('name = "fast"', "", "there is no name"),
     ('name = "fast"', "name = 3", "name must be a text"),
     ('name = "fast"', 'name = "base"', "name must be a word"),
@@ -194,7 +194,7 @@ def test_faults_name_file_key_and_rule(part: str, other: str, words: str, tmp_pa
 
 
 def test_profiles_that_there_are_not(tmp_path: Path, toys: Registry) -> None:
-    with pytest.raises(ProfileError, match=r"'fest' is no profile of toy_cpu\n  hint: profiles are base, fast, slow;"):
+    with pytest.raises(ProfileError, match=r"unknown profile 'fest' of toy_cpu\n  hint: profiles are base, fast"):
         toys.target("toy_cpu", "fest")
     with pytest.raises(ProfileError, match=r"cannot read the profile .*none.toml: No such file"):
         toys.target("toy_cpu", tmp_path / "none.toml")
@@ -205,7 +205,7 @@ def test_profiles_that_there_are_not(tmp_path: Path, toys: Registry) -> None:
 
 def test_plugins_are_blamed_for_their_profiles(plugin: TargetPlugin) -> None:
     twice = attrs.evolve(plugin, profiles=(plugin.profiles[0], plugin.profiles[0]))
-    with pytest.raises(PluginError, match="'toy_cpu', profile slow: target toy_cpu has another profile slow"):
+    with pytest.raises(PluginError, match="target toy_cpu: profile slow is declared twice, by plugins 'toy_cpu'"):
         Registry.of(toy_cpu=twice).target("toy_cpu")
     other = Profile(name="odd", target="toy_cpu", levels={"L9": {"hit_cost": 1}})
     with pytest.raises(ProfileError, match=r"profile odd: levels.L9 must be a cache or memory of toy_cpu"):
@@ -248,7 +248,7 @@ def host(monkeypatch: pytest.MonkeyPatch, name: str, found: Any = None) -> None:
     target = archspec.cpu.TARGETS[name]
     monkeypatch.setattr("archspec.cpu.host", lambda: target)
     monkeypatch.setattr("archspec.cpu.detect.detected_info", lambda: found or target)
-    machine.cache_clear()
+    microarchitectures.cache_clear()
 
 
 @pytest.fixture
@@ -257,12 +257,12 @@ def any_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("MORELLO_PROFILE", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     yield
-    machine.cache_clear()
+    microarchitectures.cache_clear()
 
 
 def chosen(registry: Registry) -> tuple[str | None, str]:
     """The name of the profile that the usual choice of a registry is, and the reason."""
-    found = usual("toy_cpu", registry.profiles("toy_cpu"), lambda: {*registry.profiles("toy_cpu"), "elsewhere"})
+    found = choose("toy_cpu", registry.profiles("toy_cpu"), lambda: {*registry.profiles("toy_cpu"), "elsewhere"})
     return found.profile.name if found.profile else None, found.reason
 
 
@@ -302,11 +302,11 @@ def test_a_cpu_is_known_though_a_hypervisor_hides_features(monkeypatch: pytest.M
     zen5 = archspec.cpu.TARGETS["zen5"]
     seen = SimpleNamespace(vendor=zen5.vendor, features=zen5.features - {"pku", "rdseed", "flush_l1d"})
     host(monkeypatch, "x86_64_v4", seen)
-    assert machine()[:2] == ("zen5", "zen4")
+    assert microarchitectures()[:2] == ("zen5", "zen4")
     host(monkeypatch, "x86_64_v3", SimpleNamespace(vendor=zen5.vendor, features=archspec.cpu.TARGETS["zen3"].features))
-    assert machine()[0] == "zen3"
+    assert microarchitectures()[0] == "zen3"
     host(monkeypatch, "x86_64_v4", SimpleNamespace(vendor="nobody", features=zen5.features))
-    assert machine()[0] == "x86_64_v4"
+    assert microarchitectures()[0] == "x86_64_v4"
 
 
 def test_of_several_profiles_for_a_cpu_the_first_is_chosen() -> None:
@@ -320,7 +320,7 @@ def test_what_the_user_says_goes_before_the_cpu(
     toys: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     host(monkeypatch, "x86_64")
-    file = choice.config_file()
+    file = profile_choice.config_file()
     file.parent.mkdir(parents=True)
     file.write_text('[profiles]\ntoy_cpu = "fast"\n')
     assert chosen(toys) == ("fast", str(file))
@@ -339,16 +339,16 @@ def test_what_the_user_says_goes_before_the_cpu(
     monkeypatch.setenv("MORELLO_PROFILE", "elsewhere")
     assert chosen(toys) == ("slow", "this CPU is x86_64")
     monkeypatch.setenv("MORELLO_PROFILE", "nowhere")
-    with pytest.raises(ProfileError, match=r"'nowhere' \(MORELLO_PROFILE\) is no profile"):
+    with pytest.raises(ProfileError, match=r"unknown profile 'nowhere' \(MORELLO_PROFILE\)"):
         chosen(toys)
 
 
 CONFIGURATIONS = [
-    ("profiles = ", "this is no TOML"),
-    ("profile = 3", "profile must be profiles"),
+    ("profiles = ", "not valid TOML"),
+    ("profile = 3", "unknown key profile"),
     ("profiles = 3", "must be a table of targets and texts"),
     ("[profiles]\ntoy_cpu = 3", "must be a table of targets and texts"),
-    ('[profiles]\ntoy_cpu = "fest"', "'fest' is no profile of toy_cpu"),
+    ('[profiles]\ntoy_cpu = "fest"', "unknown profile 'fest' of toy_cpu"),
     ('[profiles]\ntoy_cpu = "fest.toml"', "cannot read the profile"),
 ]
 
@@ -356,7 +356,7 @@ CONFIGURATIONS = [
 @pytest.mark.usefixtures("any_machine")
 @pytest.mark.parametrize(("text", "words"), CONFIGURATIONS)
 def test_faults_of_the_configuration(text: str, words: str, toys: Registry) -> None:
-    choice.config_file().parent.mkdir(parents=True)
-    choice.config_file().write_text(text)
+    profile_choice.config_file().parent.mkdir(parents=True)
+    profile_choice.config_file().write_text(text)
     with pytest.raises(ProfileError, match=words):
         chosen(toys)

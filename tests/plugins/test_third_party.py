@@ -190,7 +190,7 @@ def test_names_of_operations_are_unique(extra_plugin: Any) -> None:
             return [*extra_plugin.morello_operations()]
 
     assert Registry.of(avx2_extra=extra_plugin).names == []
-    with pytest.raises(PluginError, match=r"plugin 'other', operation HardSwish: .* taken .* avx2_extra"):
+    with pytest.raises(PluginError, match=r"plugin 'other', operation HardSwish: .* in use .* avx2_extra"):
         _ = Registry.of(other=Another(), avx2_extra=extra_plugin).names
 
 
@@ -198,8 +198,8 @@ def test_names_of_operations_are_unique(extra_plugin: Any) -> None:
     ("op", "rule"),
     [
         ("Relu", "instances of"),
-        (Matmul(), "the name Matmul is taken by an operation of Morello"),
-        (RMSNorm(), "the name RMSNorm is taken by an operation of Morello"),
+        (Matmul(), "the name is in use by an operation of Morello"),
+        (RMSNorm(), "the name is in use by an operation of Morello"),
     ],
     ids=str,
 )

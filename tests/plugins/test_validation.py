@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -103,12 +102,12 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"info": attrs.evolve(INFO, layouts=None)}, "layouts", "layouts is a function of data type and rank"),
     ({"info": attrs.evolve(INFO, offers=HALF)}, "offers", "offers is a function of a layout and a NewBuffer, or None"),
     ({"info": attrs.evolve(INFO, casts=frozenset({("f32", "f23")}))}, "casts", "unknown data type 'f23'"),
-    ({"info": attrs.evolve(INFO, cost_unit=None)}, "cost_unit", "it names the unit of costs"),
-    ({"info": attrs.evolve(INFO, units_per_cycle=0)}, "units_per_cycle", "it is an integer of at least 1, or None"),
-    ({"levels": ()}, "memory levels", "a target has at least one (hook morello_levels)"),
-    ({"emitter": None}, "emitter", "a target has one (hook morello_emitter)"),
-    ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name, signature)"),
-    ({"weights": 7}, "weights 7", "weights are a morello.plugins.Weights"),
+    ({"info": attrs.evolve(INFO, cost_unit=None)}, "target", "cost_unit names the unit of costs"),
+    ({"info": attrs.evolve(INFO, units_per_cycle=0)}, "target", "units_per_cycle is an integer of at least 1, or None"),
+    ({"levels": ()}, "target", "a target has at least one memory level"),
+    ({"emitter": None}, "target", "a target has an emitter"),
+    ({"emitter": "C"}, "emitter", "an emitter has a method emit(impl, target, name, signature)"),
+    ({"weights": 7}, "weights", "weights are a morello.plugins.Weights"),
     ({"weights": Weights(threads=0)}, "weights", "threads are at least 1 and sync is not negative"),
     ({"weights": Weights(sync=-1)}, "weights", "threads are at least 1 and sync is not negative"),
     ({"weights": Weights(threads=HALF)}, "weights", "threads and sync are integers"),
@@ -164,7 +163,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     (pattern(levels=("L9",)), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
     (pattern(dtypes=("f23",)), "microkernel Zero", "unknown data type 'f23'"),
     (pattern(layout="diagonal"), "microkernel Zero", "an operand's layout is any, row_major or col_major"),
-    (kernel(same=("size",)), "microkernel Zero", "what is the same is dtype, layout, vector or lanes"),
+    (kernel(same=("size",)), "microkernel Zero", "`same` lists dtype, layout, vector or lanes"),
     (kernel(registers={"L9": 1}), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
     (kernel(registers={"R": -1}), "microkernel Zero", "register counts are not negative"),
     (kernel(jam=JAM), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
@@ -178,8 +177,8 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     (kernel(cpu_features="avx2"), "microkernel Zero", "its cpu_features are a tuple of names"),
     (kernel(cost=3), "microkernel Zero", "cost and emit are functions"),
     (kernel(emit="x = 0;"), "microkernel Zero", "cost and emit are functions"),
-    (kernel(template="{out} = 0;"), "microkernel Zero", "it has a template or an emit, either of which prints it"),
-    (kernel(emit=None), "microkernel Zero", "it has a template or an emit, either of which prints it"),
+    (kernel(template="{out} = 0;"), "microkernel Zero", "it has either a template or an emit"),
+    (kernel(emit=None), "microkernel Zero", "it has either a template or an emit"),
     (kernel(emit=None, template=7), "microkernel Zero", "its template is a line of C"),
     (kernel(emit=None, template="{dst} = 0;"), "microkernel Zero", "its template has {dst}: there are {out}"),
     (kernel(emit=None, template="{out.x} = 0;"), "microkernel Zero", "its template has {out.x}: there are {out}"),
@@ -194,86 +193,93 @@ def test_a_broken_rule_is_named(changes: dict[str, Any], thing: str, rule: str) 
     message = error_of(Registry.of(faulty=plugin(**changes)))
     assert "plugin 'faulty'" in message
     assert thing in message
-    assert "of target tiny" in message
+    assert "target tiny" in message
     assert rule in message
 
 
 def test_a_targets_name_is_an_identifier() -> None:
-    with pytest.raises(PluginError, match=r"plugin 'faulty', name 'my cpu' .*: a target's name is an identifier"):
+    with pytest.raises(PluginError, match=r"plugin 'faulty', target my cpu: the name of a target is an identifier"):
         Registry.of(faulty=plugin(info=attrs.evolve(INFO, name="my cpu"))).target("my cpu")
 
 
-HOOKS = ("levels", "rewrites", "microkernels", "weights", "emitter")
+def hooks(**implementations: Any) -> Any:
+    """Return a plugin with these implementations of hooks."""
+    marked = {name: staticmethod(hookimpl(function)) for name, function in implementations.items()}
+    return type("Hooks", (), marked)()
 
 
-class Extension:
-    """A plugin that gives one hook's answer for every target."""
-
-    def __init__(self, hook: str, answer: Any):
-        def asked(target: str) -> Any:
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        setattr(self, f"morello_{hook}", hookimpl(asked))
+def extension(**contributions: Any) -> TargetPlugin:
+    return TargetPlugin(extends="tiny", **contributions)
 
 
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", ["morello_plugin", "morello_operations"])
 def test_a_hook_that_raises_names_its_plugin(hook: str) -> None:
-    message = error_of(Registry.of(good=plugin(), faulty=Extension(hook, ValueError("no CPU today"))))
-    assert f"plugin 'faulty' failed in morello_{hook}: ValueError: no CPU today" in message
+    def fails() -> list[Any]:
+        raise ValueError("no CPU today")
+
+    message = error_of(Registry.of(good=plugin(), faulty=hooks(**{hook: fails})))
+    assert f"plugin 'faulty' failed in {hook}: ValueError: no CPU today" in message
     assert "uninstall" in message
 
 
-@pytest.mark.parametrize("hook", ["levels", "rewrites", "microkernels"])
-def test_a_hook_that_gives_no_sequence_names_its_plugin(hook: str) -> None:
-    message = error_of(Registry.of(good=plugin(), faulty=Extension(hook, 5)))
-    assert f"plugin 'faulty' failed in morello_{hook}: TypeError" in message
+@pytest.mark.parametrize("field", ["levels", "rewrites", "kernels", "tables", "measurements"])
+def test_a_field_that_holds_no_sequence_names_its_plugin(field: str) -> None:
+    message = error_of(Registry.of(good=plugin(), faulty=extension(**{field: 5})))
+    assert f"plugin 'faulty', {field} of target tiny: several are expected, not 5" in message
+
+
+@pytest.mark.parametrize(
+    ("declaration", "rule"),
+    [
+        (TargetPlugin(), "has either `info`, for its own target, or `extends`"),
+        (TargetPlugin(info=INFO, extends="tiny"), "has either `info`, for its own target, or `extends`"),
+        (TargetPlugin(info="tiny"), "`info` is a morello.plugins.TargetInfo, not 'tiny'"),  # pyright: ignore
+        ("tiny", "morello_plugin returns morello.plugins.TargetPlugin objects, not 't"),
+    ],
+    ids=["neither", "both", "info", "text"],
+)
+def test_a_declaration_is_of_one_target(declaration: Any, rule: str) -> None:
+    with pytest.raises(PluginError) as raised:
+        _ = Registry.of(faulty=hooks(morello_plugin=lambda: declaration)).names
+    assert f"plugin 'faulty': {rule}" in str(raised.value) or rule in str(raised.value)
 
 
 def test_what_an_extension_breaks_is_not_blamed_on_the_owner() -> None:
     broken = attrs.evolve(KERNEL, name="Broken", registers={"L9": 1})
-    message = error_of(Registry.of(good=plugin(), faulty=Extension("microkernels", [broken])))
+    message = error_of(Registry.of(good=plugin(), faulty=extension(kernels=[broken])))
     assert "plugin 'faulty', microkernel Broken of target tiny" in message
 
 
-@pytest.mark.parametrize(("hook", "answer"), [("emitter", "C"), ("weights", Weights(threads=0))])
-def test_a_single_answer_is_blamed_on_who_gave_it(hook: str, answer: Any) -> None:
-    owner = SimpleNamespace(
-        morello_targets=hookimpl(lambda: [INFO], specname="morello_targets"),
-        morello_levels=hookimpl(lambda: LEVELS, specname="morello_levels"),
-    )
-    if hook != "emitter":
-        owner.morello_emitter = hookimpl(lambda: CEmitter(), specname="morello_emitter")
-    message = error_of(Registry.of(good=owner, faulty=Extension(hook, answer)))
-    assert f"plugin 'faulty', {hook}" in message
-
-
-@pytest.mark.parametrize("hook", ["weights", "emitter"])
-def test_two_answers_where_one_may_be_given(hook: str) -> None:
-    answer = Weights() if hook == "weights" else CEmitter()
-    message = error_of(Registry.of(good=plugin(), second=Extension(hook, answer)))
-    assert "target tiny: 'second' and 'good' both answer" in message or "'good' and 'second'" in message
-    assert f"morello_{hook}" in message
-    assert "only one plugin may" in message
+@pytest.mark.parametrize(("field", "value"), [("emitter", "C"), ("weights", Weights(threads=0)), ("clock", 7)])
+def test_a_single_contribution_is_blamed_on_its_plugin(field: str, value: Any) -> None:
+    owner = plugin(emitter=None) if field == "emitter" else plugin()
+    message = error_of(Registry.of(good=owner, faulty=extension(**{field: value})))
+    assert f"plugin 'faulty', {field} of target tiny" in message
 
 
 @pytest.mark.parametrize(
-    ("hook", "item", "label"),
+    ("field", "value", "label"),
     [
-        ("levels", MEMORY, "level MEM"),
-        ("rewrites", Select, "rewrite select"),
-        ("microkernels", KERNEL, "microkernel Zero"),
+        ("levels", [MEMORY], "level MEM"),
+        ("rewrites", [Select], "rewrite select"),
+        ("kernels", [KERNEL], "microkernel Zero"),
+        ("tables", {"cycles": ((1,),)}, "table cycles"),
+        ("weights", Weights(), "weights"),
+        ("emitter", CEmitter(), "emitter"),
     ],
 )
-def test_names_are_unique_within_a_target(hook: str, item: Any, label: str) -> None:
-    message = error_of(Registry.of(first=plugin(), second=Extension(hook, [item])))
-    assert f"target tiny: {label} comes twice, from plugin 'first' and from 'second'" in message
+@pytest.mark.parametrize("owner", ["first", "third"])
+def test_contributions_are_unique_within_a_target(field: str, value: Any, label: str, owner: str) -> None:
+    own = plugin(weights=Weights(), tables={"cycles": ((1,),)})
+    with pytest.raises(PluginError) as raised:
+        Registry.of(**{owner: own, "second": extension(**{field: value})}).target("tiny")
+    assert f"target tiny: {label} is declared twice, by plugins {owner!r} and 'second'" in str(raised.value)
+    assert raised.value.plugin == "second"
 
 
 def test_names_are_unique_within_a_plugin() -> None:
     message = error_of(Registry.of(first=plugin(kernels=(KERNEL, KERNEL))))
-    assert "target tiny: microkernel Zero comes twice, from plugin 'first'" in message
+    assert "target tiny: microkernel Zero is declared twice, by plugins 'first' and 'first'" in message
 
 
 def test_a_target_has_one_owner() -> None:
@@ -282,41 +288,35 @@ def test_a_target_has_one_owner() -> None:
         _ = registry.names
 
 
-def test_targets_are_target_infos() -> None:
-    faulty = SimpleNamespace(morello_targets=hookimpl(lambda: ["tiny"], specname="morello_targets"))
-    with pytest.raises(PluginError, match="plugin 'faulty': morello_targets must give TargetInfo, not 'tiny'"):
-        _ = Registry.of(faulty=faulty).names
+def test_contributions_of_the_owner_come_first_then_those_by_name() -> None:
+    def adding(*names: str) -> list[Microkernel]:
+        return [attrs.evolve(KERNEL, name=name) for name in names]
 
-
-def test_a_plugin_that_raises_when_asked_for_targets() -> None:
-    def targets() -> list[TargetInfo]:
-        raise OSError("no such CPU")
-
-    faulty = SimpleNamespace(morello_targets=hookimpl(targets, specname="morello_targets"))
-    with pytest.raises(PluginError, match="plugin 'faulty' failed in morello_targets: OSError: no such CPU"):
-        _ = Registry.of(faulty=faulty).names
+    registry = Registry.of(
+        c=hooks(
+            morello_plugin=lambda: [extension(kernels=adding("Third", "Fourth")), extension(kernels=adding("Last"))]
+        ),
+        owner=plugin(),
+        a=extension(kernels=adding("Second")),
+    )
+    assert [one.name for one in registry.target("tiny").kernels] == ["Zero", "Second", "Third", "Fourth", "Last"]
 
 
 @pytest.mark.parametrize(
     ("hook", "message"),
     [
-        ("morello_kernels", r"plugin 'faulty' implements a hook that does not exist.*morello_kernels"),
-        ("morello_microkernel", r"did you mean 'morello_microkernels'\?"),
+        ("morello_kernels", r"plugin 'faulty' does not fit the hooks.*morello_kernels"),
+        ("morello_plugins", r"did you mean 'morello_plugin'\?"),
     ],
 )
 def test_a_hook_that_does_not_exist(hook: str, message: str) -> None:
-    faulty = type("Faulty", (), {hook: hookimpl(lambda self, target: None)})
     with pytest.raises(PluginError, match=message):
-        Registry.of(faulty=faulty())
+        Registry.of(faulty=hooks(**{hook: lambda: None}))
 
 
 def test_a_hook_with_an_argument_that_does_not_exist() -> None:
-    class Faulty:
-        @hookimpl
-        def morello_levels(self, cpu: str) -> None: ...
-
-    with pytest.raises(PluginError, match=r"plugin 'faulty'(?s:.*)morello_levels(?s:.*)cpu"):
-        Registry.of(faulty=Faulty())
+    with pytest.raises(PluginError, match=r"plugin 'faulty'(?s:.*)morello_plugin(?s:.*)cpu"):
+        Registry.of(faulty=hooks(morello_plugin=lambda cpu: None))
 
 
 def test_one_object_under_two_names() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from morello_reference_c.plugin import morello_microkernels
 from morello_reference_c.values import Value
 
 from morello.errors import EmitError
@@ -115,7 +114,6 @@ def test_only_finished_single_operations_are_printed(make: Make, target: Target)
 def test_its_kernels_cannot_be_part_of_other_programs(target: Target) -> None:
     with pytest.raises(EmitError, match="whole operations"):
         target.kernels[0].print(attrs.NOTHING)  # pyright: ignore[reportArgumentType]
-    assert morello_microkernels("another", target.operations) is None
 
 
 def test_the_cost_is_the_volume(make: Make) -> None:

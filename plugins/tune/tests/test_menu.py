@@ -15,7 +15,7 @@ from morello_tune.proposers import proposers_for
 from morello.errors import PluginError
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Leaf
-from morello.plugins.extensions import extensions_of
+from morello.plugins.discovery import manager_of
 from morello.schedule import Position, Schedule, apply, schedule_text
 
 from .conftest import SPECS, candidate
@@ -23,7 +23,7 @@ from .conftest import SPECS, candidate
 
 def with_x86(plugin: Any) -> pluggy.PluginManager:
     own = importlib.import_module("morello_x86_avx2.tuning").PLUGIN
-    return extensions_of(hooks.GROUP, hooks, {"x86_avx2": own, "other": plugin})
+    return manager_of(hooks.GROUP, hooks, {"x86_avx2": own, "other": plugin})
 
 
 def edits(item: MenuItem, of: Candidate) -> list[Schedule]:

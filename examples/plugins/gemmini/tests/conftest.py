@@ -12,7 +12,7 @@ import pluggy
 import pytest
 from morello_tune import hooks
 
-from morello.plugins.extensions import extensions_of
+from morello.plugins.discovery import manager_of
 from morello.plugins.registry import Registry
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ def tuning_plugins() -> pluggy.PluginManager:
     """The plugin's menus."""
     from gemmini.menu import TUNE_FP32, TUNE_INT8  # pyright: ignore[reportMissingImports]
 
-    return extensions_of(hooks.GROUP, hooks, {"gemmini": TUNE_INT8, "gemmini_fp32": TUNE_FP32})
+    return manager_of(hooks.GROUP, hooks, {"gemmini": TUNE_INT8, "gemmini_fp32": TUNE_FP32})
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from morello.errors import MorelloError, PluginError
 from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Node, cost_and_peak
-from morello.plugins.extensions import extensions_of
+from morello.plugins.discovery import manager_of
 from morello.plugins.registry import installed
 from morello.rewrites.move import MoveStep
 from morello.rewrites.tile import Tile
@@ -264,7 +264,7 @@ class Plugin:
 
 
 def with_plugin(*mappers: Any) -> Names[str, Mapper]:
-    return mappers_for("x86_avx2", plugins=extensions_of(hooks.GROUP, hooks, {"more": Plugin(*mappers)}))
+    return mappers_for("x86_avx2", plugins=manager_of(hooks.GROUP, hooks, {"more": Plugin(*mappers)}))
 
 
 def test_plugins_add_mappers() -> None:

@@ -1,8 +1,8 @@
-"""The contributions of this plugin: one memory, one microkernel per operation, and the emitter that prints them."""
+"""The target reference_c: one memory, one microkernel per operation, and the emitter that prints them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Self
 
 import attrs
@@ -11,11 +11,9 @@ from morello.errors import EmitError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
-from morello.ir.ops import Operation
+from morello.ir.ops import BY_NAME, Operation
 from morello.ir.spec import LogicalSpec
-from morello.kernels.target import Emitter
-from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, hookimpl
-from morello.rewrites import Rewrite
+from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, hookimpl
 from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.select import Select
 from morello_reference_c.emitter import ReferenceEmitter
@@ -26,7 +24,7 @@ NAME = "reference_c"
 
 @attrs.frozen(cache_hash=True)
 class BufferizeAll(Bufferize):
-    """`bufferize to GL`, which search takes with all intermediates at once: nobody chooses between programs here."""
+    """`bufferize to GL`, which search applies to all intermediates at once: all programs of a Spec are alike here."""
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
@@ -38,7 +36,7 @@ def _layouts(dtype: DType, rank: int) -> list[Layout]:
 
 
 def _cost(logical: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost: one per point of the iteration space: nobody chooses between programs here."""
+    """Return one unit per point of the iteration space."""
     return logical.op.volume(logical.shape)
 
 
@@ -50,7 +48,7 @@ def _emit(site: object) -> None:
 
 
 def _kernel(op: Operation) -> Microkernel:
-    """For an operation with any parameters: it has the name that it has with none."""
+    """Return the kernel of an operation with any parameters, named like the operation without."""
     count = len(op.operands(op.rank or 1))
     patterns = (OperandPattern(contiguous=False),) * count
 
@@ -61,25 +59,11 @@ def _kernel(op: Operation) -> Microkernel:
 
 
 @hookimpl
-def morello_targets() -> Iterable[TargetInfo]:
-    return [TargetInfo(name=NAME, description="plain C that spells out what an operation means", layouts=_layouts)]
-
-
-@hookimpl
-def morello_levels(target: str) -> Iterable[MemoryLevel] | None:
-    return [MemoryLevel(name="GL", kind="memory", capacity=2**47, unit=64, hit_cost=1)] if target == NAME else None
-
-
-@hookimpl
-def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
-    return [Select, BufferizeAll] if target == NAME else None
-
-
-@hookimpl
-def morello_microkernels(target: str, operations: Mapping[str, Operation]) -> Iterable[Microkernel] | None:
-    return [_kernel(op) for op in operations.values() if meaning(op)] if target == NAME else None
-
-
-@hookimpl
-def morello_emitter(target: str) -> Emitter | None:
-    return ReferenceEmitter() if target == NAME else None
+def morello_plugin() -> TargetPlugin:
+    return TargetPlugin(
+        info=TargetInfo(name=NAME, description="plain C that spells out what an operation means", layouts=_layouts),
+        levels=[MemoryLevel(name="GL", kind="memory", capacity=2**47, unit=64, hit_cost=1)],
+        rewrites=[Select, BufferizeAll],
+        kernels=[_kernel(op) for op in BY_NAME.values() if meaning(op)],
+        emitter=ReferenceEmitter(),
+    )

@@ -11,7 +11,7 @@ from morello.db.default import DatabaseLike, database
 from morello.goals import Goal
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.plugins.choice import ProfileLike
+from morello.plugins.profile_choice import ProfileLike
 from morello.search.budget import SearchBudget
 from morello_tune.beam import BeamOptions
 from morello_tune.proposers import proposer as named

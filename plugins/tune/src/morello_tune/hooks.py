@@ -13,7 +13,7 @@ import attrs
 import pluggy
 
 from morello.errors import PluginError
-from morello.plugins.extensions import installed_extensions
+from morello.plugins.discovery import load
 from morello_tune.interface import MenuItem, Proposer, TuningInfo
 
 #: The entry point group, and the name under which hooks are marked.
@@ -64,7 +64,7 @@ def installed_plugins() -> pluggy.PluginManager:
     """Return the plugins of all installed distributions."""
     import morello_tune.hooks as hooks
 
-    return installed_extensions(GROUP, hooks)
+    return load(GROUP, hooks)
 
 
 def tuning_info(target: str, plugins: pluggy.PluginManager | None = None) -> TuningInfo:

@@ -10,7 +10,7 @@ import pluggy
 
 from morello.ir.impl import KernelCall, Loop
 from morello.ir.spec import LogicalSpec
-from morello.plugins.extensions import contributions
+from morello.plugins.discovery import contributions
 from morello.rewrites.base import Rewrite, layout_name, rewrites_of
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep

@@ -11,7 +11,7 @@ from morello.errors import MorelloError
 from morello.goals import Goal
 from morello.ir.impl import Leaf, leaves
 from morello.plugins import hookimpl
-from morello.plugins.choice import machine
+from morello.plugins.profile_choice import microarchitectures
 from morello.runtime.kernel import Kernel
 from morello.runtime.toolchain import Compiler, find_compiler, is_auto
 
@@ -23,7 +23,7 @@ def machine_of(kernel: Kernel, threads: int | None = None) -> Machine:
 
 def this_machine(compiler: Compiler, threads: int) -> Machine:
     """Return the kind of this machine."""
-    return Machine(cpu=machine()[0], compiler=str(compiler), threads=threads)
+    return Machine(cpu=microarchitectures()[0], compiler=str(compiler), threads=threads)
 
 
 @hookimpl
@@ -39,7 +39,7 @@ def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | N
     except MorelloError:
         return None
     for found in db.measured(goal.target, goal.spec):
-        if (found.machine.cpu, found.machine.compiler) != (machine()[0], str(cc)):
+        if (found.machine.cpu, found.machine.compiler) != (microarchitectures()[0], str(cc)):
             continue
         try:
             done = goal.apply(found.schedule)

@@ -9,7 +9,7 @@ import pluggy
 
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.plugins.extensions import contributions, installed_extensions
+from morello.plugins.discovery import contributions, load
 from morello.schedule import Schedule
 from morello_bounds import hooks
 from morello_bounds.hooks import Mapper, with_feedback
@@ -27,7 +27,7 @@ HYBRID = "hybrid"
 
 @cache
 def _installed() -> pluggy.PluginManager:
-    return installed_extensions(hooks.GROUP, hooks)
+    return load(hooks.GROUP, hooks)
 
 
 def mappers_for(

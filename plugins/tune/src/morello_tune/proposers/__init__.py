@@ -8,7 +8,7 @@ import pluggy
 
 from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import quoted
-from morello.plugins.extensions import contributions
+from morello.plugins.discovery import contributions
 from morello_tune.hooks import installed_plugins
 from morello_tune.interface import Proposer
 from morello_tune.proposers.command import COMMAND

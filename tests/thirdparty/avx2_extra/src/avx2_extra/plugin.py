@@ -9,7 +9,7 @@ from morello.ir.ops import Operation
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, hookimpl, per_vector
+from morello.plugins import Machine, Microkernel, TargetPlugin, hookimpl, per_vector
 
 from .hard_swish import HARD_SWISH, HardSwish
 
@@ -57,5 +57,5 @@ def morello_operations() -> Iterable[Operation]:
 
 
 @hookimpl
-def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
-    return [HARD_SWISH, FUSED_MULTIPLY_ADD, OUTER_PRODUCT] if target == "x86_avx2" else None
+def morello_plugin() -> TargetPlugin:
+    return TargetPlugin(extends="x86_avx2", kernels=[HARD_SWISH, FUSED_MULTIPLY_ADD, OUTER_PRODUCT])

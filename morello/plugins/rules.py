@@ -1,12 +1,11 @@
-"""Rules that what plugins hand in must obey; a violation names the plugin, the object and the rule."""
+"""Rules for the contributions of plugins: each function returns the first rule that one breaks, or None."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from morello.errors import PluginError, remedy
 from morello.ir.dtypes import BY_NAME
 from morello.ir.limits import grid_rule
 from morello.ir.ops.base import Operation
@@ -15,67 +14,92 @@ from morello.kernels.machine import MemoryLevel, Weights
 from morello.kernels.microkernel import Microkernel, UnrollAndJam
 from morello.kernels.pattern import Multiple, OperandPattern
 from morello.kernels.target import Metric, Target
+from morello.plugins.measure import Clock, Measurement
 from morello.rewrites.base import Rewrite
 
-#: What emitted code aligns its buffers and workspace to.
+#: The largest alignment of buffers and workspace in emitted code, in bytes.
 MAX_ALIGNMENT = 64
 
 
-def check_target(target: Target, owner: str) -> None:
-    """Check a target as assembled from all plugins. Raises PluginError for the first broken rule."""
-
-    def broken(plugin: str, thing: str, rule: str) -> PluginError:
-        return PluginError(f"plugin {plugin!r}, {thing} of target {target.name}: {rule}", remedy(plugin), plugin)
-
-    def origin(label: str) -> str:
-        return target.origins.get(label, owner)
-
+def target(target: Target) -> str | None:
+    """Return the rule that the owner's description of a target breaks."""
+    info, per_cycle = target.info, target.info.units_per_cycle
     if not target.name.isidentifier():
-        raise broken(owner, f"name {target.name!r}", "a target's name is an identifier")
+        return f"the name of a target is an identifier, not {target.name!r}"
     if not target.levels:
-        raise broken(owner, "memory levels", "a target has at least one (hook morello_levels)")
+        return "a target has at least one memory level (`levels`)"
     if target.emitter is None:
-        raise broken(owner, "emitter", "a target has one (hook morello_emitter)")
-    if not hasattr(target.emitter, "emit"):
-        rule = "an emitter has a method emit(impl, target, name, signature)"
-        raise broken(origin("emitter"), f"emitter {target.emitter!r}", rule)
-    if not isinstance(target.weights, Weights):
-        raise broken(origin("weights"), f"weights {target.weights!r}", "weights are a morello.plugins.Weights")
-    if not _integers(target.weights.threads, target.weights.sync):
-        raise broken(origin("weights"), "weights", "threads and sync are integers")
-    if target.weights.threads < 1 or target.weights.sync < 0:
-        raise broken(origin("weights"), "weights", "threads are at least 1 and sync is not negative")
-    for name, rows in target.tables.items():
-        rule = "its name is an identifier" if not str(name).isidentifier() else rows_rule(rows)
-        if rule:
-            raise broken(origin(f"table {name}"), f"table {name}", f"it must be {rule}")
-    if not isinstance(target.info.cost_unit, str):
-        raise broken(owner, "cost_unit", "it names the unit of costs")
-    per_cycle = target.info.units_per_cycle
+        return "a target has an emitter (`emitter`)"
+    if not isinstance(info.cost_unit, str):
+        return "cost_unit names the unit of costs"
     if per_cycle is not None and (not is_integer(per_cycle) or per_cycle < 1):
-        raise broken(owner, "units_per_cycle", "it is an integer of at least 1, or None")
-    if not callable(target.info.layouts):
-        raise broken(owner, "layouts", "layouts is a function of data type and rank")
-    if target.info.offers is not None and not callable(target.info.offers):
-        raise broken(owner, "offers", "offers is a function of a layout and a NewBuffer, or None")
-    for name in (name for cast in sorted(target.info.casts) for name in cast):
-        if name not in BY_NAME:
-            raise broken(owner, "casts", f"unknown data type {name!r}: there are {', '.join(BY_NAME)}")
-    rules: tuple[tuple[str, Sequence[Any], Callable[[Any, Target], str | None]], ...] = (
-        ("level", target.levels, level_rule),
-        ("rewrite", target.rewrites, _rewrite_rule),
-        ("microkernel", target.kernels, _kernel_rule),
-        ("metric", target.metrics, _metric_rule),
-    )
-    for kind, items, broken_rule in rules:
-        for item in items:
-            rule = broken_rule(item, target)
-            if rule:
-                label = label_of(kind, item)
-                raise broken(origin(label), label, rule)
+        return "units_per_cycle is an integer of at least 1, or None"
+    if not callable(info.layouts):
+        return "layouts is a function of data type and rank"
+    if info.offers is not None and not callable(info.offers):
+        return "offers is a function of a layout and a NewBuffer, or None"
+    unknown = [name for cast in sorted(info.casts) for name in cast if name not in BY_NAME]
+    return f"casts have an unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}" if unknown else None
 
 
-def _metric_rule(metric: object, target: Target) -> str | None:
+def emitter(emitter: object, target: Target) -> str | None:
+    """Return the rule that an emitter breaks."""
+    return None if hasattr(emitter, "emit") else "an emitter has a method emit(impl, target, name, signature)"
+
+
+def weights(weights: object, target: Target) -> str | None:
+    """Return the rule that weights break."""
+    if not isinstance(weights, Weights):
+        return f"weights are a morello.plugins.Weights, not {weights!r}"
+    if not _integers(weights.threads, weights.sync):
+        return "threads and sync are integers"
+    if weights.threads < 1 or weights.sync < 0:
+        return "threads are at least 1 and sync is not negative"
+    return None
+
+
+def table(named: tuple[object, object], target: Target) -> str | None:
+    """Return the rule that a name and the rows of a table break."""
+    name, rows = named
+    rule = rows_rule(rows) if str(name).isidentifier() else "a table whose name is an identifier"
+    return rule and f"it must be {rule}"
+
+
+def rows_rule(rows: object) -> str | None:
+    """Return the requirement that the rows of a table break, worded to follow "must be"."""
+    if not isinstance(rows, tuple) or not rows or not all(isinstance(row, tuple) and row for row in rows):
+        return "a list of rows, which are lists of integers"
+    if not all(is_integer(value) for row in rows for value in row):
+        return "rows of integers"
+    if len({len(row) for row in rows}) > 1:
+        return "rows with equally many integers"
+    return None
+
+
+def profile(profile: object, target: Target) -> str | None:
+    """Return the rule that a profile, or its file, breaks. Its contents are checked when it is read."""
+    if hasattr(profile, "text") or hasattr(profile, "read_text"):
+        return None
+    return f"profiles are morello.plugins.Profile objects or files, not {profile!r}"
+
+
+def clock(clock: object, target: Target) -> str | None:
+    """Return the rule that a clock breaks."""
+    if isinstance(clock, Clock) and clock.units > 0 and "morello_clock" in clock.source:
+        return None
+    return "a clock is a morello.plugins.Clock of at least 1 unit, whose source defines morello_clock"
+
+
+def measurement(measurement: object, target: Target) -> str | None:
+    """Return the rule that a measurement of a table breaks."""
+    rows = target.tables.get(measurement.table, ()) if isinstance(measurement, Measurement) else ()
+    if isinstance(measurement, Measurement) and rows and 0 <= measurement.keys < len(rows[0]):
+        return None if callable(measurement.measure) else "its `measure` is a function"
+    return "a measurement is a morello.plugins.Measurement of a table, with fewer keys than columns"
+
+
+def metric(metric: object, target: Target) -> str | None:
+    """Return the rule that a metric breaks."""
     if not isinstance(metric, Metric):
         return "metrics are morello.plugins.Metric objects"
     words = metric.name, metric.unit, metric.description
@@ -88,8 +112,8 @@ def _metric_rule(metric: object, target: Target) -> str | None:
     return None
 
 
-def operation_rule(op: object) -> str | None:
-    """Return the rule that an operation from a plugin breaks; None if it breaks none."""
+def operation(op: object) -> str | None:
+    """Return the rule that an operation breaks."""
     if not isinstance(op, Operation):
         return "operations are instances of morello.ir.ops.Operation"
     if not op.name.isidentifier():
@@ -104,41 +128,15 @@ def operation_rule(op: object) -> str | None:
     return None
 
 
-def label_of(kind: str, item: Any) -> str:
-    """Return the words for a contribution in messages and in `Target.origins`: kind and name."""
-    return f"{kind} {getattr(item, 'keyword' if kind == 'rewrite' else 'name', item)}"
-
-
-def rows_rule(rows: object) -> str | None:
-    """Return what the rows of a table must be, if they are not."""
-    if not isinstance(rows, tuple) or not rows or not all(isinstance(row, tuple) and row for row in rows):
-        return "a list of rows, which are lists of integers"
-    if not all(is_integer(value) for row in rows for value in row):
-        return "rows of integers"
-    if len({len(row) for row in rows}) > 1:
-        return "rows with equally many integers"
-    return None
-
-
-def is_integer(value: object) -> bool:
-    """Tell if a value is an integer and no truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _integers(*values: object) -> bool:
-    return all(isinstance(value, int) for value in values)
-
-
-def _rewrite_rule(rewrite: object, target: Target) -> str | None:
+def rewrite(rewrite: object, target: Target) -> str | None:
+    """Return the rule that a rewrite breaks."""
     if not (isinstance(rewrite, type) and issubclass(rewrite, Rewrite)):
         return "a rewrite is a subclass of Rewrite"
-    if not getattr(rewrite, "keyword", "").isidentifier():
-        return "its keyword is an identifier"
-    return None
+    return None if getattr(rewrite, "keyword", "").isidentifier() else "its keyword is an identifier"
 
 
-def level_rule(level: object, target: Target) -> str | None:
-    """Return the rule that a memory level of a target breaks; None if it breaks none."""
+def level(level: object, target: Target) -> str | None:
+    """Return the rule that a memory level breaks."""
     if not isinstance(level, MemoryLevel):
         return "levels are morello.plugins.MemoryLevel"
     if not _integers(level.capacity, level.unit, level.hit_cost, level.miss_cost, level.alignment, *level.vectors):
@@ -165,12 +163,11 @@ def level_rule(level: object, target: Target) -> str | None:
     if any(size < 1 or size & (size - 1) or size > level.unit for size in level.vectors):
         return "vector sizes are powers of two and fit into a register"
     unknown = [name for name in level.destinations if name not in names]
-    if unknown:
-        return f"its destination {unknown[0]} is no level of the target ({', '.join(names)})"
-    return None
+    return f"its destination {unknown[0]} is no level of the target ({', '.join(names)})" if unknown else None
 
 
-def _kernel_rule(kernel: object, target: Target) -> str | None:
+def microkernel(kernel: object, target: Target) -> str | None:
+    """Return the rule that a microkernel breaks."""
     if not isinstance(kernel, Microkernel):
         return "microkernels are morello.plugins.Microkernel"
     if not kernel.name.isidentifier():
@@ -190,50 +187,48 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
             return f"{op} has {len(op.operands(rank))} operands, it lists {len(kernel.operands)}"
         if isinstance(kernel.shape, tuple) and op.rank not in (None, len(kernel.shape)):
             return f"{op} has {op.rank} dimensions, its shape lists {len(kernel.shape)}"
-    names = {level.name for level in target.levels}
+    return _names_rule(kernel, target) or _printing_rule(kernel, operations)
+
+
+def _names_rule(kernel: Microkernel, target: Target) -> str | None:
+    """Return the rule on names and numbers that a microkernel breaks."""
+    levels = {level.name for level in target.levels}
     jam = kernel.jam.registers if isinstance(kernel.jam, UnrollAndJam) else {}
     registers = [*kernel.registers.items(), *jam.items()]
     used = [name for pattern in kernel.operands for name in pattern.levels] + [name for name, _ in registers]
-    unknown = [name for name in used if name not in names]
-    if unknown:
-        return f"it names the level {unknown[0]}, which is none of {', '.join(sorted(names))}"
-    unknown = [name for pattern in kernel.operands for name in pattern.dtypes if name not in BY_NAME]
-    if unknown:
+    if unknown := [name for name in used if name not in levels]:
+        return f"it names the level {unknown[0]}, which is none of {', '.join(sorted(levels))}"
+    if unknown := [name for pattern in kernel.operands for name in pattern.dtypes if name not in BY_NAME]:
         return f"unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}"
     if any(pattern.layout not in ("any", "row_major", "col_major") for pattern in kernel.operands):
         return "an operand's layout is any, row_major or col_major"
     if any(field not in ("dtype", "layout", "vector", "lanes") for field in kernel.same):
-        return "what is the same is dtype, layout, vector or lanes"
+        return "`same` lists dtype, layout, vector or lanes"
     if kernel.when is not None and not callable(kernel.when):
         return "`when` is a function"
     if any(not callable(count) and count < 0 for _, count in registers):
         return "register counts are not negative"
     if any(dim < 0 or any(size < 1 for size in sizes) for dim, sizes in kernel.tile_sizes.items()):
         return "tile_sizes are positive, by number of the dimension"
-    printing = _printing_rule(kernel, operations)
-    if printing:
-        return printing
     if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
         return "its cpu_features are a tuple of names"
     return None
 
 
 def _printing_rule(kernel: Microkernel, operations: Sequence[Operation]) -> str | None:
+    """Return the rule on functions and templates that a microkernel breaks."""
     if not callable(kernel.cost) or not (kernel.emit is None or callable(kernel.emit)):
         return "cost and emit are functions"
     if (kernel.template is None) == (kernel.emit is None):
-        return "it has a template or an emit, either of which prints it, and not both"
+        return "it has either a template or an emit"
     if not (kernel.template is None or isinstance(kernel.template, str) or callable(kernel.template)):
         return "its template is a line of C, or a function that returns one"
     if isinstance(kernel.template, str):
         for op in operations:
-            rank = _rank(kernel, op)
-            wrong = template.fault(kernel.template, [one.name for one in op.operands(rank)])
-            if wrong:
+            if wrong := template.fault(kernel.template, [one.name for one in op.operands(_rank(kernel, op))]):
                 return wrong
-    if kernel.jam is not None and not (
-        isinstance(kernel.jam, UnrollAndJam) and kernel.jam.most > 1 and callable(kernel.jam.emit)
-    ):
+    jam: Any = kernel.jam
+    if jam is not None and not (isinstance(jam, UnrollAndJam) and jam.most > 1 and callable(jam.emit)):
         return "its jam is a morello.plugins.UnrollAndJam of at least 2 calls, whose emit is a function"
     return None
 
@@ -246,3 +241,12 @@ def _rank(kernel: Microkernel, op: Operation) -> int:
 def _is_size(size: object) -> bool:
     number = size.of if isinstance(size, Multiple) else size
     return size is None or (isinstance(number, int) and number > 0)
+
+
+def is_integer(value: object) -> bool:
+    """Return True for an integer that is no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integers(*values: object) -> bool:
+    return all(isinstance(value, int) for value in values)

@@ -1,4 +1,4 @@
-"""Chooses the profile of a target: what the user asks for, else one that was made for this machine's CPU."""
+"""Chooses the profile of a target: by environment variable, by configuration file, else by the CPU."""
 
 from __future__ import annotations
 
@@ -20,79 +20,81 @@ from morello.plugins.profile import Profile, ProfileError, read_profile
 #: A profile, its name, or the path of its file.
 ProfileLike: TypeAlias = Profile | str | os.PathLike[str]
 
-#: How the names of instructions begin that kernels are made of. Hypervisors hide others from a machine.
-_KERNELS = ("avx", "fma", "f16c", "sse", "ssse", "amx")
+#: Prefixes of the CPU features that kernels use; hypervisors hide others.
+_USED = ("avx", "fma", "f16c", "sse", "ssse", "amx")
 
 
 @attrs.frozen
-class Choice:
-    """The profile of a target, None for what its plugins declare, and why it is this one."""
+class ProfileChoice:
+    """The profile of a target, None for costs as declared, and the reason for the choice."""
 
     profile: Profile | None
     reason: str
 
 
-def usual(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:
-    """Choose by MORELLO_PROFILE, by the user's configuration, or by the CPU. `names` are of all profiles.
+def choose(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> ProfileChoice:
+    """Choose among the profiles `shipped` with a target; `names` returns those of all targets.
 
-    Raises ProfileError for a profile asked for that there is not.
+    MORELLO_PROFILE comes first, then the user's configuration, then the CPU. Raises ProfileError for an unknown name.
     """
     asked = os.environ.get("MORELLO_PROFILE", "")
     if asked:
         if is_file(asked):
             profile = read_profile(Path(asked).expanduser())
             if profile.target == target:
-                return Choice(profile, "MORELLO_PROFILE")
+                return ProfileChoice(profile, "MORELLO_PROFILE")
         elif asked in (BASE, *shipped):
-            return Choice(shipped.get(asked), "MORELLO_PROFILE")
+            return ProfileChoice(shipped.get(asked), "MORELLO_PROFILE")
         elif asked not in names():
-            raise unknown(f"{asked!r} (MORELLO_PROFILE)", names())
+            raise _unknown(f"{asked!r} (MORELLO_PROFILE)", names())
     configured = _configured().get(target)
     if configured is not None:
-        return Choice(named(configured, target, shipped), f"{config_file()}")
-    return by_cpu(shipped.values(), machine())
+        return ProfileChoice(named(configured, target, shipped), f"{config_file()}")
+    return by_cpu(shipped.values(), microarchitectures())
 
 
 def named(asked: ProfileLike, target: str, shipped: Mapping[str, Profile]) -> Profile | None:
-    """Return the profile of a target that is asked for, None for `base`. Raises ProfileError if there is none."""
+    """Return a profile by name or file, None for `base`. Raises ProfileError for an unknown one."""
     if isinstance(asked, Profile):
         return asked
     if is_file(asked):
         return read_profile(Path(asked).expanduser())
     if asked not in (BASE, *shipped):
-        raise unknown(f"{asked!r}", shipped, f" of {target}")
+        raise _unknown(f"{asked!r}", shipped, f" of {target}")
     return shipped.get(str(asked))
 
 
 def is_file(asked: ProfileLike) -> bool:
-    """Tell if what is asked for is a path, and no name."""
+    """Return True for the path of a profile, False for a name."""
     return not isinstance(asked, str) or asked.endswith(".toml") or os.sep in asked
 
 
-def unknown(what: str, names: Collection[str], of: str = "") -> ProfileError:
-    """Return the error for a name that no profile has."""
+def _unknown(asked: str, names: Collection[str], of: str = "") -> ProfileError:
     known = ", ".join(sorted({BASE, *names}))
     return ProfileError(
-        f"{what} is no profile{of}",
+        f"unknown profile {asked}{of}",
         f"profiles are {known}; a file is given by a path that ends in .toml or has a {os.sep}",
     )
 
 
-def by_cpu(shipped: Collection[Profile], lineage: Sequence[str]) -> Choice:
-    """Choose the profile for the nearest of a CPU's microarchitectures, itself first; of several, the first."""
+def by_cpu(shipped: Collection[Profile], lineage: Sequence[str]) -> ProfileChoice:
+    """Choose the first profile for the nearest microarchitecture of a CPU's lineage, which starts with itself."""
     for cpu in lineage:
         for profile in shipped:
             if cpu in profile.cpus:
-                return Choice(profile, f"this CPU is {lineage[0]}" + ("" if cpu == lineage[0] else f", like {cpu}"))
-    return Choice(None, f"no profile is for {lineage[0]}, this CPU" if shipped and lineage else "there is no other")
+                like = "" if cpu == lineage[0] else f", like {cpu}"
+                return ProfileChoice(profile, f"this CPU is {lineage[0]}{like}")
+    return ProfileChoice(
+        None, f"no profile is for {lineage[0]}, this CPU" if shipped and lineage else "there is no other"
+    )
 
 
 @cache
-def machine() -> tuple[str, ...]:
-    """Return the names of this machine's microarchitecture and of what it is descended from, nearest first.
+def microarchitectures() -> tuple[str, ...]:
+    """Return the names of this CPU's microarchitecture and its ancestors, nearest first.
 
-    Virtual machines hide features that no kernel uses, by which archspec takes them for something older: then it is
-    the youngest microarchitecture of the vendor all of whose vector instructions are there.
+    Virtual machines hide features that no kernel uses, so that archspec detects too old a CPU. In that case, return
+    the youngest microarchitecture of the vendor whose vector instructions are all present.
     """
     host = archspec.cpu.host()
     detected = archspec.cpu.detect.detected_info()
@@ -102,14 +104,14 @@ def machine() -> tuple[str, ...]:
             for one in archspec.cpu.TARGETS.values()
             if one.vendor == detected.vendor
             and one.family == host.family
-            and all(name in detected.features for name in one.features if name.startswith(_KERNELS))
+            and all(name in detected.features for name in one.features if name.startswith(_USED))
         ]
         host = max(young, key=lambda one: (len(one.ancestors), one.name), default=host)
     return (host.name, *(one.name for one in host.ancestors))
 
 
 def _configured() -> dict[str, str | Path]:
-    """Return the profiles that the user's configuration names, by target; paths are taken from its folder."""
+    """Return the profiles of the user's configuration by target. Relative paths start at its folder."""
     file = config_file()
     try:
         settings = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -121,12 +123,12 @@ def _configured() -> dict[str, str | Path]:
         ) from error
     except ValueError as error:
         raise ProfileError(
-            f"{file}: this is no TOML: {error}", 'write [profiles], and x86_avx2 = "FILE" below'
+            f"{file}: not valid TOML: {error}", 'write [profiles], and x86_avx2 = "FILE" below'
         ) from error
     profiles = settings.get("profiles", {})
     for key in settings:
         if key != "profiles":
-            raise ProfileError(f"{file}: {key} must be profiles", "remove it")
+            raise ProfileError(f"{file}: unknown key {key}: only profiles is known", "remove it")
     if not isinstance(profiles, dict) or not all(isinstance(one, str) for one in profiles.values()):
         rule = "[profiles] must be a table of targets and texts"
         raise ProfileError(f"{file}: {rule}", 'write a line such as x86_avx2 = "FILE" below [profiles]')
