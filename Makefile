@@ -7,7 +7,7 @@ RUN := $(PYTHON) -m
 help:  ## List the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)$$/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-install:  ## Install the checkout in place, with all that development takes
+install:  ## Install the checkout in place, with the tools for development
 	$(RUN) pip install -r requirements-dev.txt
 
 fast:  ## Run the fast tests
@@ -16,11 +16,11 @@ fast:  ## Run the fast tests
 test:  ## Run all tests
 	$(RUN) pytest -n 2
 
-lint:  ## Look for faults of style and for likely mistakes
+lint:  ## Check style and likely mistakes
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 
-format:  ## Format the sources, and mend what can be mended
+format:  ## Format the sources, and apply fixes
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
@@ -30,23 +30,23 @@ types:  ## Check types
 docs:  ## Build the site into site/
 	$(RUN) mkdocs build --strict
 
-serve:  ## Show the site at http://localhost:8000, built anew at each change
+serve:  ## Show the site at http://localhost:8000, rebuilt at each change
 	$(RUN) mkdocs serve
 
-golden:  ## Write the golden files of emitted C anew
+golden:  ## Update the golden files of emitted C
 	MORELLO_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/codegen/test_golden.py plugins/reference_c/tests/test_emitter.py
 
-figures:  ## Draw the pictures of the README and of docs/bounds.md anew
+figures:  ## Redraw the pictures of docs/
 	$(PYTHON) docs/figures.py --measure
 
-picture:  ## Take the README's picture of a terminal anew, on a machine that does nothing else
+picture:  ## Redraw docs/images/run.svg, on an idle machine
 	$(PYTHON) docs/picture.py
 
-primitives:  ## Write docs/primitives.md anew
+primitives:  ## Update docs/primitives.md
 	$(RUN) tools.primitives
 
-bench:  ## Measure search: minutes, on a machine that does nothing else
+bench:  ## Measure search: minutes, on an idle machine
 	$(PYTHON) benchmarks/synthesis.py
 
-ci:  ## Run all that must hold before a change goes in, in a fresh environment
+ci:  ## Run the checks of a change in a fresh environment
 	.ci/run

@@ -1,4 +1,4 @@
-"""Builds the compiled part of search. Where there is no C compiler, it is built when search is first used."""
+"""Build the compiled part of search. Without a C compiler, it is built when search is first used."""
 
 from pathlib import Path
 from runpy import run_path

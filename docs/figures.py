@@ -4,7 +4,7 @@
 
 Search finds the program of examples/matmul.spec; each node is as wide as its share of the whole cost, below its parent.
 The other picture has the bytes that the two examples of docs/bounds.md move over the size of fast memory: at least, in
-tiles, and in programs. They are in docs/images/bounds.json, which takes a minute of search: `--measure` makes it anew.
+tiles, and in programs. They are in docs/images/bounds.json, which takes a minute of search: `--measure` updates it.
 Tests draw both again.
 """
 
@@ -37,7 +37,7 @@ SPEC = ROOT / "examples" / "matmul.spec"
 PICTURE = ROOT / "docs" / "images" / "matmul.svg"
 
 WIDTH, ROW, MARGIN, HEAD = 880, 22, 10, 54
-#: Pixels that a character takes, and those left free beside a text.
+#: Pixels of a character, and of the margin of a text.
 CHARACTER, SPARE = 6.3, 8
 #: Fills by what a node is.
 KERNEL, MOVE, OTHER = "#f4a259", "#a8cfe8", "#dfe3e8"
@@ -90,8 +90,8 @@ def svg(goal: str, tree: Branch) -> str:
     for box in drawn:
         x, y, width = MARGIN + box.left * inner, HEAD + box.depth * ROW, box.share * inner
         place = f"x='{x:.1f}' y='{y}' width='{width:.1f}' height='{ROW - 2}' rx='2'"
-        told = f"{box.label}: {100 * box.share:.1f} % of the cost, {box.branch.runs:,} runs"
-        lines.append(f"<rect {place} fill='{fill(box.branch)}'><title>{escape(told)}</title></rect>")
+        title = f"{box.label}: {100 * box.share:.1f} % of the cost, {box.branch.runs:,} runs"
+        lines.append(f"<rect {place} fill='{fill(box.branch)}'><title>{escape(title)}</title></rect>")
         text = f"{box.label} · {100 * box.share:.0f} %" if box.branch.kernel else box.label
         if len(text) * CHARACTER + SPARE <= width:
             lines.append(f"<text x='{x + 5:.1f}' y='{y + 14}' fill='#222'>{escape(text)}</text>")
@@ -114,7 +114,7 @@ EXAMPLES = {
 #: Bytes that programs may hold of L1 and L2, and those of fast memory for which there are bounds and tiles.
 LIMITS = ((4 << 10, 64 << 10), (8 << 10, 128 << 10), (16 << 10, 256 << 10), (32 << 10, 512 << 10))
 MEMORIES = tuple(1 << at for at in range(11, 22))
-#: Names of what is drawn, and its colours.
+#: Names of the curves, and their colours.
 CURVES = {"bound": "#222222", "tiles": "#3a7ca5", "program": "#d1495b"}
 PLANE, LEFT, TOP = (360, 250), 62, 58
 
@@ -190,10 +190,10 @@ def plane(title: str, curves: dict[str, list[list[int]]], left: int) -> Iterator
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
             yield f"<polyline points='{path}' fill='none' stroke='{CURVES[name]}' stroke-width='1.5'/>"
         for (memory, amount), (x, y) in zip(own, placed, strict=True):
-            told = f"{name}: {amount:,} bytes with {memory:,} of memory"
+            title = f"{name}: {amount:,} bytes with {memory:,} of memory"
             radius = 4 if name == "program" else 2.5
             dot = f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' fill='{CURVES[name]}'>"
-            yield f"{dot}<title>{told}</title></circle>"
+            yield f"{dot}<title>{title}</title></circle>"
 
 
 def power_of_two(power: int) -> str:

@@ -50,7 +50,7 @@ FRAME = """\
 
 
 def output() -> str:
-    """Run COMMAND, and return what it prints on a terminal; libraries seem to lie where they do on Linux."""
+    """Run COMMAND and return its output on a terminal, with paths of libraries as on Linux."""
     before = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -68,7 +68,7 @@ def output() -> str:
 
 
 def svg(printed: str) -> str:
-    """Return a picture of the command and what it prints."""
+    """Return a picture of the command and its output."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         screen = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
         screen.print(Text(f"$ {COMMAND}\n", "bold"), Text.from_ansi(printed.rstrip()), sep="", overflow="fold")
@@ -89,7 +89,7 @@ def text(picture: str) -> str:
 
 
 def stable(shown: str) -> str:
-    """Return what is printed without what depends on the machine: times, errors of rounding, the names of libraries."""
+    """Return the output without machine-dependent text: times, rounding errors, names of libraries."""
     joined = " ".join(shown.split())
     joined = re.sub(r"searched [\d,]+ Specs in [\d.]+ s", "searched", joined)
     joined = re.sub(r"\bC \S+/(\w+)-\w+\.c", r"C \1", joined)

@@ -39,7 +39,7 @@ from morello.testing.generate import made_for
 TARGETS = ("x86_avx2", "x86_avx512")
 
 NONE, SCALAR, FUSED, VECTOR = "–", "scalar", "fused", "vector"
-#: What is best, last.
+#: From worst to best.
 ORDER = (NONE, SCALAR, FUSED, VECTOR)
 #: Rewrites that lead to no other operation and no other data types.
 SAME = (Select, Tile, Split, ExactFit)
@@ -145,7 +145,7 @@ class Survey:
         try:
             logical = LogicalSpec(op, shape, states).canonical()
         except SpecError:
-            # A cast on the way made types of it that nobody may write.
+            # A cast on the way led to types that the language lacks.
             return best
         for part in self._tiles(logical):
             for rewrite in self._rewrites:
@@ -172,7 +172,7 @@ class Survey:
             return
 
     def _of_parts(self, op: Operation, parts: Sequence[LogicalSpec]) -> str:
-        """Return what a step is worth: adding to an output that was set before is no other operation."""
+        """Return the rank of a step: accumulating into an output set before counts as the same operation."""
         worth = [self.best(part.op, tuple(state.dtype for state in part.states), part.shape) for part in parts]
         if NONE in worth:
             return NONE
@@ -203,7 +203,7 @@ def usual(op: Operation) -> tuple[int, ...]:
 
 
 def operations() -> list[Operation]:
-    """Return Morello's own in the language's order, each once; parameters after what they are parameters of."""
+    """Return Morello's own operations in the language's order, each followed by its parameters."""
     own = [made_for(op, usual(op)) for op in OPERATIONS.values()]
     accumulating = {op.accumulating() for op in own}
     found = []
@@ -270,14 +270,14 @@ INTRODUCTION = """\
 # Primitives
 
 The kernels and rewrites of each target, by operation and data type. This page is written by
-`python -m tools.primitives`, which asks the kernels what they accept and the rewrites where they lead.
+`python -m tools.primitives`, from the patterns of the kernels and the steps of the rewrites.
 
 | cell | means |
 |---|---|
 | vector | a kernel takes vector registers, or runs of four values and more in memory |
-| fused | there is no such kernel, but rewrites lead to operations that all have one, or are fused themselves |
+| fused | no kernel, but rewrites lead to operations that have one or are fused themselves |
 | scalar | a kernel takes single values, or rewrites lead to one that does |
-| – | there is no way to compute it |
+| – | not supported |
 | empty | the operation does not take these data types |
 
 An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. What

@@ -1,12 +1,12 @@
-"""Tries random small Specs of everything there is: each gets a verified, cheapest program, or has none.
+"""Fuzz search with random small Specs: each must get a verified, optimal program, or be infeasible.
 
     python -m tools.fuzz.campaign [--specs 1000] [--seconds 1] [--seed 0] [--first 0] [--jobs 1] [--target NAME]
 
-Specs are of any operation or Compose, data types, layouts, levels, vectors and limits, parallel or not, on all
-installed targets in turn. Search may take `--seconds` of CPU for each. What it finds is emitted, compiled with all
-warnings, run between guard zones, and compared with the operation's meaning and with reference_c; where plain brute
-force takes no more than `--patience` seconds of CPU, it must find the same program, or none either. Whatever else
-happens is a failure: it is told with the Spec and the command that repeats it. Exit code 1 if there is any.
+Specs have any operation or Compose, data types, layouts, levels, vectors and limits, parallel or serial, on the
+installed targets in turn. Search takes up to `--seconds` of CPU for each. The program is emitted, compiled with all warnings, run
+between guard zones, and compared with numpy and with reference_c. Brute force that ends within `--patience` seconds of
+CPU must return the same program, or none. Anything else is a failure, printed with the Spec and the command that
+repeats it. The exit code is 1 after a failure.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from tools.fuzz.examine import (
     Outcome,
 )
 
-#: Specs that are examined in one process, whose programs are built together.
+#: Specs of one process; their programs are built together.
 CHUNK = 60
-#: Seconds after which a process that says nothing is taken to hang; machines may be busy.
+#: Seconds without output after which a process counts as hanging.
 _SILENCE = 600.0
 INTERRUPTED = 130
 
@@ -61,16 +61,16 @@ class Chunk:
 
 @attrs.define(eq=False)
 class Worker:
-    """A process that examines a chunk; what it has told so far, and the Spec it is at."""
+    """A process that examines a chunk, its outcomes so far, and the number of its current Spec."""
 
     chunk: Chunk
     process: BaseProcess
     pipe: Connection
-    #: Where it writes what it was doing when it crashed, or for long.
+    #: The file of its tracebacks after a crash or a long pause.
     trace: Path
     outcomes: list[Outcome] = attrs.field(factory=list)
     at: int | None = None
-    heard: float = attrs.field(factory=time.monotonic)
+    last_message: float = attrs.field(factory=time.monotonic)
 
     @property
     def done(self) -> bool:
@@ -88,7 +88,7 @@ class Worker:
 
 @attrs.define(eq=False)
 class Campaign:
-    """A run over some Specs: what is left to do, and what became of the others."""
+    """A run over some Specs: the waiting chunks and the outcomes so far."""
 
     options: argparse.Namespace
     console: Console
@@ -98,7 +98,7 @@ class Campaign:
     workers: list[Worker] = attrs.field(factory=list)
 
     def run(self) -> None:
-        """Examine everything, `jobs` chunks at a time. A process that dies is a failure of the Spec it was at."""
+        """Examine everything, `jobs` chunks at a time. A process that dies is a failure of its current Spec."""
         try:
             while self.waiting or self.workers:
                 while self.waiting and len(self.workers) < self.options.jobs:
@@ -118,16 +118,16 @@ class Campaign:
         return Worker(chunk, process, mine, Path(trace))
 
     def _listen(self, worker: Worker) -> None:
-        """Take what a worker has to say."""
+        """Receive the messages of a worker."""
         try:
             while worker.pipe.poll():
-                told = worker.pipe.recv()
-                worker.heard = time.monotonic()
-                if isinstance(told, Outcome):
-                    worker.outcomes.append(told)
+                message = worker.pipe.recv()
+                worker.last_message = time.monotonic()
+                if isinstance(message, Outcome):
+                    worker.outcomes.append(message)
                 else:
-                    worker.at = told
-            if time.monotonic() - worker.heard > _SILENCE:
+                    worker.at = message
+            if time.monotonic() - worker.last_message > _SILENCE:
                 self._lost(worker, "worker hangs")
         except EOFError:
             worker.process.join()
@@ -137,7 +137,7 @@ class Campaign:
                 self._lost(worker, f"worker dies: {_ending(worker.process.exitcode)}")
 
     def _lost(self, worker: Worker, kind: str) -> None:
-        """Go on without the Spec that ended a worker; the others of its chunk are examined anew."""
+        """Record the Spec that ended a worker as a failure, and queue the others of its chunk again."""
         numbers, target, lost = worker.chunk.numbers, worker.chunk.target, worker.at
         if lost is None and len(numbers) > 1:
             self.waiting += [Chunk(target, (number,)) for number in numbers]
@@ -191,7 +191,7 @@ class Campaign:
 
 
 def _examine(chunk: Chunk, options: argparse.Namespace, trace: str, to: Connection) -> None:
-    """Examine a chunk in this process, and tell of it."""
+    """Examine a chunk in this process, and send its outcomes."""
     os.setpgrp()
     examiner = Examiner(installed(), installed().target(chunk.target), options.seed, options.seconds, options.patience)
     with open(trace, "w") as file:
@@ -214,7 +214,7 @@ def _ending(code: int | None) -> str:
 
 
 def _chunks(options: argparse.Namespace) -> list[Chunk]:
-    """Return the Specs asked for, in the order of their numbers; targets take turns."""
+    """Return the requested Specs by number, alternating between targets."""
     targets, chunks = options.target or sorted(installed().names), []
     for start in range(options.first, options.first + options.specs, CHUNK * len(targets)):
         numbers = range(start, min(start + CHUNK * len(targets), options.first + options.specs))

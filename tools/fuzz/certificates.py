@@ -36,7 +36,7 @@ _TYPES = ("f32, f32, f32", "bf16, bf16, f32", "u8, i8, i32", "bf16, bf16, bf16")
 
 @attrs.frozen
 class Result:
-    """A Spec, what is certified of it, and what a program for it costs; None where there is none."""
+    """A Spec, its certified lower bound, and the cost of its program, or None."""
 
     spec: Spec
     certified: Certificate
@@ -71,7 +71,7 @@ def large_spec(target: Target, seed: int, number: int) -> Spec:
 
 
 def examine(spec: Spec, target: Target, seconds: float | None) -> Result:
-    """Certify a Spec, verify that, and search for a program. Raises MorelloError for a certificate that is no proof."""
+    """Certify a Spec, verify that, and search for a program. Raises MorelloError for an invalid certificate."""
     certified = certificate(spec, target)
     verify(certified)
     try:
@@ -123,7 +123,7 @@ def main() -> int:
     median = sorted(gaps)[len(gaps) // 2] if gaps else 0
     print(
         f"{done:,} Specs of {len(operations)} operations, {len(gaps):,} with a program, {proven:,} of them proven "
-        f"cheapest; programs cost {median:.2f} times what is certified in the middle; {failures} failures"
+        f"cheapest; the median cost is {median:.2f} times the certified bound; {failures} failures"
     )
     return 1 if failures else 0
 

@@ -1,4 +1,4 @@
-"""Examines random Specs: search must give a program that is right and cheapest, or say that there is none."""
+"""Examine random Specs: search must return a correct optimal program, or report infeasibility."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tools.fuzz.specs import drawn_spec
 
 _T = TypeVar("_T")
 
-#: What becomes of a Spec.
+#: Ends of a Spec.
 VERIFIED, NOT_RUN, NO_PROGRAM, OUT_OF_TIME, FAILED = "verified", "not run", "no program", "out of time", "failed"
-#: What brute force says to it.
+#: Results of brute force.
 EQUAL, TOO_LONG = "equal", "too long"
-#: Warnings are errors; to optimise takes longer than it takes to run.
+#: Warnings are errors; optimising takes longer than running.
 FLAGS = ("-O0", "-Wall", "-Wextra", "-Werror")
-#: How faults of programs begin to differ, and what they are called.
+#: Kinds of faults, by a pattern of their messages.
 _FAULTS = {
     r" crashes: ": "program crashes",
     r" does not end": "program does not end",
@@ -44,12 +44,12 @@ _FAULTS = {
 
 
 class OutOfTime(BaseException):
-    """The time for one Spec is up. No `except Exception` may swallow it."""
+    """The time for one Spec is up; no `except Exception` catches it."""
 
 
 @attrs.frozen
 class Outcome:
-    """The outcome of one Spec: how it ended, what brute force says, and for a failure its kind and its story."""
+    """The outcome of one Spec: its end, the result of brute force, and for a failure its kind and description."""
 
     number: int
     target: str
@@ -61,10 +61,7 @@ class Outcome:
 
 @attrs.frozen
 class Examiner:
-    """Examines the Specs of one seed on one target of a registry, with so many seconds of CPU for each search.
-
-    Brute force is given up after `patience` seconds of CPU.
-    """
+    """Examines the Specs of one seed on one target; `seconds` and `patience` limit search and brute force."""
 
     registry: Registry
     target: Target
@@ -73,8 +70,8 @@ class Examiner:
     patience: float
 
     def examine(self, numbers: Sequence[int], begin: Callable[[int | None], None]) -> Iterator[Outcome]:
-        """Examine Specs by number, telling `begin` of each before, and None before the programs are built."""
-        library()  # What it imports would stay broken if time were up meanwhile.
+        """Examine Specs by number; call `begin` with each number first, and with None before programs are built."""
+        library()  # an import that a timeout interrupts would stay broken
         programs: dict[int, tuple[Node, str | None]] = {}
         for number in numbers:
             begin(number)
@@ -87,7 +84,7 @@ class Examiner:
         yield from self._verified(programs)
 
     def _examine(self, number: int) -> Outcome | tuple[Node, str | None]:
-        """Return what became of a Spec or, if there is a program to run, that and what brute force says."""
+        """Return the outcome of a Spec, or its program to run and the result of brute force."""
         text = f"Spec {number} of seed {self.seed}, which could not be drawn"
         try:
             spec = drawn_spec(self.target, self.seed, number)
@@ -97,7 +94,7 @@ class Examiner:
             return Outcome(number, self.target.name, OUT_OF_TIME)
         except Exception as error:
             bundle = crash.save(error, spec=text, target=self.target.name, seed=str(self.seed), number=str(number))
-            said = f"{type(error).__name__}: {error}\n  all that is known of it is in {bundle or 'no file'}"
+            said = f"{type(error).__name__}: {error}\n  the report is in {bundle or 'no file'}"
             return self._failure(number, crash.kind(error), f"{said}\n\n{text}")
 
     def _answered(self, number: int, spec: Spec, text: str) -> Outcome | tuple[Node, str | None]:
@@ -118,15 +115,15 @@ class Examiner:
         return impl, brute
 
     def _against_brute_force(self, spec: Spec, impl: Impl | None) -> tuple[str, str | None]:
-        """Try every step on every Spec below; return what came of it, and how the answers differ if they do."""
+        """Solve by brute force; return the result, and the difference between the answers if any."""
         try:
             found = within(self.patience, lambda: Textbook(self.target).solve(spec))
         except OutOfTime:
             return TOO_LONG, None
         best = found and found.impl
-        told, expected = (cost_and_peak(one) if one else "no program" for one in (impl, best))
-        if told != expected:
-            return "", f"search says {told}, brute force {expected}"
+        got, expected = (cost_and_peak(one) if one else "no program" for one in (impl, best))
+        if got != expected:
+            return "", f"search says {got}, brute force {expected}"
         return EQUAL, None if impl == best else "both find the same cost, and another program"
 
     def _verified(self, programs: dict[int, tuple[Node, str | None]]) -> Iterator[Outcome]:
@@ -143,20 +140,20 @@ class Examiner:
 
 
 def fault_kind(fault: str) -> str:
-    """Return what a program's fault is called, so that those of a kind are counted together."""
+    """Return the kind of a program's fault."""
     head = fault.split("\n\n")[0]
     return next((kind for sign, kind in _FAULTS.items() if re.search(sign, head)), VerificationError.__name__)
 
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:
-    """Return what `work` returns, in the main thread. Raises OutOfTime once it has taken so many seconds of CPU."""
+    """Return the result of `work`, in the main thread. Raises OutOfTime after `seconds` of CPU."""
 
     def ring(*_: object) -> None:
         raise OutOfTime
 
     before = signal.signal(signal.SIGPROF, ring)
     try:
-        # It rings again: an exception that is raised within a destructor is lost.
+        # Repeated, since an exception raised within a destructor is lost.
         signal.setitimer(signal.ITIMER_PROF, seconds, 0.1)
         return work()
     finally:

@@ -1,4 +1,4 @@
-"""Exact pebbling: the least that a small nest moves with so many values of fast memory, by search of all ways.
+"""Exact pebbling: the least traffic of a small nest with a given fast memory, by exhaustive search.
 
 It is the oracle of `morello_bounds`: what a bound claims no program can do, no pebbling does. A value is loaded, stored
 or dropped; a point is worked out as soon as all that it touches is in fast memory, and adds to its outputs there
@@ -48,7 +48,7 @@ class _Game:
         raise MorelloError(f"{self.memory} values are too few for a point", "give it more memory")
 
     def _least(self, done: int, held: int) -> int:
-        """Return what is moved at least from here on: each value that is needed once more, each output stored."""
+        """Return a lower bound on the remaining traffic: each value still needed, each output stored."""
         count = 0
         for value, points in enumerate(self.points):
             if points & ~done:
@@ -63,7 +63,7 @@ class _Game:
     def _moves(self, done: int, held: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Yield the cost of getting ready for each point, and what working it out leads to.
 
-        No value is loaded before a point needs it, and none is dropped before there is no room.
+        Values are loaded only when a point needs them, and dropped only when memory is full.
         """
         for point, needs in enumerate(self.needs):
             if done >> point & 1 or needs.bit_count() > self.memory:

@@ -32,9 +32,9 @@ _SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 
 _VOLUME, _IN_REGISTERS = 3000, 300
 #: Programs that print more calls of kernels take long to compile, above all under the sanitizers.
 _MOST_CALLS = 150
-#: Operations with more than three operands have so many combinations of data types that some are drawn.
+#: Operations with more than three operands have too many combinations of data types, so some are drawn.
 _DRAWN_TYPES = 200
-#: An operation, or its combination of data types, is given up after so many draws without a program.
+#: An operation, or its combination of data types, is skipped after this number of draws without a program.
 _PATIENCE_OP, _PATIENCE_TYPES = 80, 8
 
 
@@ -63,7 +63,7 @@ class Drawn:
 class Draws:
     """Draws programs for a target, from a seed: over all operations, or those of `names`, and all data types.
 
-    A draw for which no program is found is counted in `redrawn` and drawn anew. Combinations of operation and data
+    A draw without a program is counted in `redrawn` and repeated. Combinations of operation and data
     types for which none is ever found are given up after a while: see `given_up`.
     """
 

@@ -2,9 +2,9 @@
 
     python -m tools.fuzz.random_programs [--count 10000] [--seed 0] [--target NAME] [--op NAME] [--sanitize]
 
-Each program is held against the operation's meaning in numpy and against reference_c, on all data sets and between
+Each program is compared with numpy and with reference_c, on all data sets and between
 guard zones, and compiled with all warnings; with `--sanitize` it also runs under the address and undefined-behaviour
-sanitizers. Draws without a program are redrawn and counted. A failure is told with the Spec file that reproduces it
+sanitizers. Draws without a program are redrawn and counted. A failure is printed with the Spec file that reproduces it
 (`morello check FILE`). Exit code 1 if anything fails. The tests run the same on fewer programs.
 """
 
@@ -138,8 +138,8 @@ def main() -> int:
         console.print(remark, highlight=False)
     count = sum(sum(draws.found.values()) for draws in tally.draws)
     sanitized = ", under the sanitizers too" if options.sanitize else ""
-    told = f"{count:,} programs{sanitized}: {len(tally.failures)} failed, {time.monotonic() - start:.0f} s"
-    console.print(told, highlight=False)
+    summary = f"{count:,} programs{sanitized}: {len(tally.failures)} failed, {time.monotonic() - start:.0f} s"
+    console.print(summary, highlight=False)
     return 1 if tally.failures else 0
 
 

@@ -1,4 +1,4 @@
-"""Random small Specs of everything there is: any operation, data types, layouts, levels, vectors and limits."""
+"""Random small Specs of any operation, data types, layouts, levels, vectors and limits."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from morello.testing.generate import random_parameters, random_spec
 from morello.testing.reach import Reach
 from tools.fuzz.graphs import random_compose
 
-#: How many points an iteration space has at most, and how many values an operand: small, so that proofs take little.
+#: The most points of an iteration space and values of an operand: small, so that proofs are fast.
 _VOLUMES = (4, 8, 16, 32, 64)
 _SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8)
 _LAST_SIZES = (*_SIZES, 8, 16)
-#: How often a draw that means nothing, or has no program in sight, is drawn anew.
+#: Repetitions of a draw that is invalid or infeasible.
 _REDRAWS = 40
-#: How many Specs are kept although no step leads them to a microkernel.
+#: The share of Specs without a reachable microkernel that are kept.
 _HOPELESS = 0.15
 
 
 def drawn_spec(target: Target, seed: int, number: int) -> Spec:
     """Return Spec number `number` of a seed, on one target; it depends on nothing else.
 
-    Most Specs drawn may have a program: those that no step leads to a microkernel are mostly drawn anew.
+    Most Specs drawn may have a program: most draws that no step leads to a microkernel are repeated.
     """
     rng = random.Random(f"{seed} {number} {target.name}")
     reach = Reach(target)

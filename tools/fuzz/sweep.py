@@ -73,7 +73,7 @@ class Enough(Exception):
 
 
 class Bounded(Textbook):
-    """A textbook recursion that gives up when it has seen `most` Specs; what it has seen by then holds."""
+    """A textbook recursion that stops after `most` Specs; the answers so far are valid."""
 
     most = 0
 
@@ -136,16 +136,16 @@ def sharing(plugin: Any) -> Any:
 def dear(plugin: Any) -> Any:
     """Give toy_cpu kernels that cost so much that bounds by class, which keep 24 bits, are rounded."""
 
-    def dearer(kernel: Microkernel) -> Microkernel:
+    def costlier(kernel: Microkernel) -> Microkernel:
         assert not isinstance(kernel.cost, Combined)
         return attrs.evolve(kernel, cost=Dear(kernel.cost))
 
-    return attrs.evolve(plugin, kernels=tuple(map(dearer, plugin.kernels)))
+    return attrs.evolve(plugin, kernels=tuple(map(costlier, plugin.kernels)))
 
 
 @attrs.frozen
 class Dear:
-    """A cost of a kernel, so many times."""
+    """A multiple of the cost of a kernel."""
 
     cost: Any
     times: int = (1 << 24) + 43
@@ -200,7 +200,7 @@ def full_spec(shape: tuple[int, ...], target: Target) -> Spec:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--specs", type=int, default=100_000, help="compare at least so many")
+    parser.add_argument("--specs", type=int, default=100_000, help="the least number of comparisons")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", choices=NAMES, action="append", help="by default all, in turn")
     options = parser.parse_args()
@@ -211,8 +211,8 @@ def main() -> int:
         name = (options.target or NAMES)[turn % len(options.target or NAMES)]
         count, found = sweep(target_named(name), rng, goals=8, most=1500)
         compared, turn, wrong = compared + count, turn + 1, wrong + [f"{name}: {one}" for one in found]
-        told = f"{compared:,} Specs compared, {len(wrong)} differ, {time.monotonic() - start:.0f} s"
-        print(f"{told}; last: {count} on {name}", flush=True)
+        summary = f"{compared:,} Specs compared, {len(wrong)} differ, {time.monotonic() - start:.0f} s"
+        print(f"{summary}; last: {count} on {name}", flush=True)
     print("\n".join(wrong))
     return 1 if wrong else 0
 

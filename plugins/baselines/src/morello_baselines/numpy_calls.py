@@ -64,7 +64,7 @@ def _reduction(reduce: Callable[..., Any], add: np.ufunc) -> Maker:
         op, out = place.op, place.arrays[-1]
         assert isinstance(op, Reduction)
         axis = op.axis(out.ndim)
-        if not op.accumulate:
+        if len(place.known) == 1:
             return lambda x, out: reduce(x, axis=axis, keepdims=True, out=out)
         made = np.empty_like(out)
         return lambda x, total, out: add(total, reduce(x, axis=axis, keepdims=True, out=made), out=out)

@@ -134,7 +134,7 @@ class Torch:
             op, out = place.op, place.arrays[-1]
             assert isinstance(op, Reduction)
             axis = op.axis(out.ndim)
-            if not op.accumulate:
+            if len(place.known) == 1:
                 return lambda x, out: reduce(x, axis, keepdim=True, out=out)
             made = self.torch.empty_like(out)
             return lambda x, total, out: both(total, reduce(x, axis, keepdim=True, out=made), out=out)
