@@ -138,7 +138,7 @@ def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.Monke
     assert kinds == {place: 2, "worker dies: SIGKILL": 2, "brute force disagrees": 2}
     assert told.count("repeat it with: ") == 6
     assert told.count("search says no program, brute force ") == 2
-    (path,) = {*re.findall(r"all that is known of it is in (\S+)", told.split("IndexError: planted")[1])}
+    (path,) = {*re.findall(r"the report is in (\S+)", told.split("IndexError: planted")[1])}
     bundle = Path(path).read_text()
     assert Path(path).is_relative_to(tmp_path)
     assert "IndexError: planted" in bundle

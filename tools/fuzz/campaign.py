@@ -3,10 +3,10 @@
     python -m tools.fuzz.campaign [--specs 1000] [--seconds 1] [--seed 0] [--first 0] [--jobs 1] [--target NAME]
 
 Specs have any operation or Compose, data types, layouts, levels, vectors and limits, parallel or serial, on the
-installed targets in turn. Search takes up to `--seconds` of CPU for each. The program is emitted, compiled with all warnings, run
-between guard zones, and compared with numpy and with reference_c. Brute force that ends within `--patience` seconds of
-CPU must return the same program, or none. Anything else is a failure, printed with the Spec and the command that
-repeats it. The exit code is 1 after a failure.
+installed targets in turn. Search takes up to `--seconds` of CPU for each. The program is emitted, compiled with all
+warnings, run between guard zones, and compared with numpy and with reference_c. Brute force that ends within
+`--patience` seconds of CPU must return the same program, or none. Anything else is a failure, printed with the Spec and
+the command that repeats it. The exit code is 1 after a failure.
 """
 
 from __future__ import annotations
