@@ -7,7 +7,7 @@ import cffi
 from setuptools import setup
 
 root = Path(__file__).parent.absolute()
-facts = run_path(str(root / "morello" / "search" / "sources.py"))
+facts = run_path(str(root / "morello" / "search" / "library.py"))
 files = [path.relative_to(root) for path in facts["sources"]()]
 declared = [path.relative_to(root) for path in facts["declarations"]()]
 

@@ -22,11 +22,10 @@ from rich.table import Table
 
 from harness.specs import SPECS
 from morello.api import DEFAULT_EXPANSIONS
-from morello.search.block_search import BlockSearch
-from morello.search.budget import SearchBudget
+from morello.search.budget import SearchBudget, available_memory, resident, uncollected
 from morello.search.library import library
-from morello.search.memory import free, resident, uncollected
 from morello.search.progress import Phase, Progress
+from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 
 #: Products of all types, a graph, and convolutions: those of papers/004 that take longest.
@@ -70,8 +69,8 @@ def begun(name: str, target: str) -> tuple[Taken]:
 
     def begin() -> None:
         with suppress(_Begun):
-            budget = SearchBudget(expansions=DEFAULT_EXPANSIONS, memory=free() // 2)
-            BlockSearch(made, progress=report).approach(spec, budget)
+            budget = SearchBudget(expansions=DEFAULT_EXPANSIONS, memory=available_memory() // 2)
+            SearchSession(made, progress=report).search_within(spec, budget)
 
     return (taken(begin),)
 

@@ -20,9 +20,9 @@ from morello.frontend.parser import parse_spec
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
 from morello.search.budget import SearchBudget
 from morello.search.progress import Phase, Progress
+from morello.search.session import SearchSession
 
 _BYTES = "(u8, GL), (i8, GL), (i32, GL), serial)"
 _FLOATS = "(f32, GL), (f32, GL), (f32, GL), serial)"
@@ -59,7 +59,7 @@ def start(spec: Spec, target: Target) -> tuple[int, float]:
     before = time.process_time()
     try:
         # Bounds by layout are part of it where a proof takes long.
-        found = BlockSearch(target, progress=stop, refine_after=0).approach(spec, SearchBudget())
+        found = SearchSession(target, progress=stop, refine_after=0).search_within(spec, SearchBudget())
     except Begun as begun:
         return int(begun.args[0]), time.process_time() - before
     return found.low, time.process_time() - before
@@ -77,7 +77,7 @@ def main(only: str, effort: int) -> None:
         spec = parse_spec(text, target)
         low, begun_after = start(spec, target)
         before = time.process_time()
-        found = BlockSearch(target).approach(spec, SearchBudget(expansions=effort))
+        found = SearchSession(target).search_within(spec, SearchBudget(expansions=effort))
         searched, begun = time.process_time() - before, time.process_time()
         certified = certificate(spec, target).cost
         taken = time.process_time() - begun

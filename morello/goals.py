@@ -41,7 +41,7 @@ from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
 
 if TYPE_CHECKING:
-    from morello.search.block_search import BlockSearch
+    from morello.search.session import SearchSession
 
 
 @attrs.frozen(repr=False)
@@ -244,10 +244,10 @@ class Goal:
     ) -> Goal:
         bounds = dict(self.bounds)
 
-        def search_for(search: BlockSearch, spec: Spec) -> Impl:
+        def search_for(search: SearchSession, spec: Spec) -> Impl:
             if budget is None:
                 return search.synthesize(spec)
-            found = search.approach(spec, budget)
+            found = search.search_within(spec, budget)
             if found.low < found.cost:
                 bounds[spec] = found.low
             return found.impl

@@ -19,9 +19,9 @@ import attrs
 
 from harness.specs import SPECS, Searched
 from morello.errors import MorelloError, NoImplementation, Undecided
-from morello.search.block_search import BlockSearch
 from morello.search.budget import SearchBudget
 from morello.search.progress import Phase, Progress
+from morello.search.session import SearchSession
 
 #: CPU seconds by which a search should have a program, and its largest gap then.
 SOON, CLOSE = 10.0, 0.05
@@ -131,7 +131,9 @@ def search(name: str, target: str, seconds: float) -> None:
     teller = _Teller(seconds)
     try:
         # A program first, then better ones, until the proof.
-        found = BlockSearch(made, progress=teller).approach(spec, SearchBudget(seconds=seconds - time.process_time()))
+        found = SearchSession(made, progress=teller).search_within(
+            spec, SearchBudget(seconds=seconds - time.process_time())
+        )
         teller.write(found.low, found.cost)
         end = "proved" if found.low >= found.cost else "time"
     except (_Over, Undecided):

@@ -26,8 +26,7 @@ from morello.progress import Doing, SearchDisplay
 from morello.runtime.cache import bytes_of
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
-from morello.search.budget import SearchBudget
-from morello.search.memory import free
+from morello.search.budget import SearchBudget, available_memory
 
 Command = Callable[..., None]
 _T = TypeVar("_T")
@@ -79,8 +78,8 @@ def memory_option(what: str) -> Callable[[Command], Command]:
         "--memory",
         metavar="BYTES",
         type=Size(),
-        default=lambda: free() // 2,
-        help=f"{what}  [default: half of what is free]",
+        default=lambda: available_memory() // 2,
+        help=f"{what}  [default: half of what is available_memory]",
     )
 
 

@@ -25,7 +25,7 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Doing
 from morello.report.tables import Column, print_table
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 
 #: Specs with larger iteration spaces take too long to solve again.
 _POINTS = 512
@@ -267,7 +267,7 @@ def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
     """Return the answers that search finds to Specs."""
     nothing = tuple(0 for _ in target.levels)
     entries = []
-    for impl in BlockSearch(target).programs(specs):
+    for impl in SearchSession(target).programs(specs):
         if isinstance(impl, Node):
             found = cost_and_peak(impl)
             entries.append(Entry(found.cost, AnswerKind.EXACT, tuple(found.peak), str(impl.expansion.step)))

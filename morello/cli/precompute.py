@@ -26,9 +26,9 @@ from morello.kernels.target import Target
 from morello.paths import make_private
 from morello.plugins.registry import installed
 from morello.progress import Display, kept_in, line, short
-from morello.search.block_search import BlockSearch
+from morello.search.budget import MemoryLimitReached, budget_guard
 from morello.search.progress import Progress
-from morello.search.watch import Full, watched
+from morello.search.session import SearchSession
 
 #: Specs that are solved together; what they have in common is looked at once.
 _BATCH = 64
@@ -75,7 +75,7 @@ def command(
     found = _families(what, target, profile, name)
     specs = list(dict.fromkeys(itertools.chain.from_iterable(_specs(one, _sizes(bound, one)) for one in found)))
     store = closed_at_end(SpecStore(_path(path)))
-    with _Filling(found[0].target, store) as filling, watched(memory):
+    with _Filling(found[0].target, store) as filling, budget_guard(memory):
         filling.fill(specs)
     click.echo(filling.verdict())
 
@@ -143,7 +143,7 @@ class _Filling(Display):
         super().__init__()
         self.store = store
         self.target = target
-        self.search = BlockSearch(target, progress=self._heard, cache=DatabaseCache(store))
+        self.search = SearchSession(target, progress=self._heard, cache=DatabaseCache(store))
         self.count = self.known = self.done = self.impossible = 0
         self._progress = Progress(0, 0.0)
         #: When the first batch was done, and how many Specs there were in it.
@@ -189,12 +189,14 @@ class _Filling(Display):
         """Solve Specs; what others left in memory makes room for them."""
         before = self.search.solved
         try:
-            self.search.settle(batch)
-        except Full as error:
+            self.search.solve_all(batch)
+        except MemoryLimitReached as error:
             if not before:
-                raise Full(error.message, "give it more with --memory, or make the sizes smaller") from error
-            self.search.forget()
-            self.search.settle(batch)
+                raise MemoryLimitReached(
+                    error.message, "give it more with --memory, or make the sizes smaller"
+                ) from error
+            self.search.reset()
+            self.search.solve_all(batch)
 
     def _heard(self, progress: Progress) -> None:
         self._progress = progress

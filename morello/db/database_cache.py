@@ -20,7 +20,7 @@ from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.found import Found
+from morello.search.incumbents import Incumbent
 from morello.search.solve.core import Suspended
 from morello.search.solve.engine import Engine
 from morello.search.solve.export import Solved, solved
@@ -86,7 +86,7 @@ class DatabaseCache:
         self._noted = time.monotonic()
         return True
 
-    def store_incumbent(self, found: Found) -> None:
+    def store_incumbent(self, found: Incumbent) -> None:
         """Store a program that is not proven to be the one that is chosen, unless it may rest on another's word."""
         if not self._doubtful:
             self._try(lambda: unproven.keep(self.store.file, self._target, found))
@@ -95,7 +95,7 @@ class DatabaseCache:
         """Drop what `keep` stored of a Spec that is solved."""
         self._try(lambda: unproven.drop(self.store.file, self._target, spec))
 
-    def incumbent(self, spec: Spec) -> Found | None:
+    def incumbent(self, spec: Spec) -> Incumbent | None:
         """Return the best program so far that is stored."""
         found, entry = unproven.find(self.store.file, self._target, spec), self.store.find(self._target, spec)
         if found and entry and entry.kind == AnswerKind.LOWER:

@@ -12,7 +12,7 @@ from morello.kernels.target import Target
 from morello.search.progress import Progress
 
 if TYPE_CHECKING:
-    from morello.search.block_search import BlockSearch
+    from morello.search.session import SearchSession
 
 
 class Searches:
@@ -23,21 +23,21 @@ class Searches:
 
     def __init__(self, target: Target):
         self.target = target
-        self._found: dict[SpecStore | None, tuple[BlockSearch, threading.RLock]] = {}
+        self._found: dict[SpecStore | None, tuple[SearchSession, threading.RLock]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Searches], tuple[Target]]:
         # Another process searches for itself.
         return Searches, (self.target,)
 
-    def of(self, store: SpecStore | None) -> BlockSearch:
+    def of(self, store: SpecStore | None) -> SearchSession:
         """Return the search that goes with a database, for what it tells of itself; `using` lends it for more."""
         return self._of(store)[0]
 
     @contextmanager
     def using(
         self, store: SpecStore | None, progress: Callable[[Progress], None] | None = None
-    ) -> Iterator[BlockSearch]:
+    ) -> Iterator[SearchSession]:
         """Lend the search that goes with a database to this thread alone, which `progress` hears of meanwhile."""
         search, lock = self._of(store)
         with lock:
@@ -58,13 +58,13 @@ class Searches:
         cache = self.of(store).cache
         return isinstance(cache, DatabaseCache) and cache.used
 
-    def _of(self, store: SpecStore | None) -> tuple[BlockSearch, threading.RLock]:
+    def _of(self, store: SpecStore | None) -> tuple[SearchSession, threading.RLock]:
         # Not before, as importing search takes long, and a program that is stored needs none.
         from morello.db.database_cache import DatabaseCache
-        from morello.search.block_search import BlockSearch
+        from morello.search.session import SearchSession
 
         with self._lock:
             if store not in self._found:
                 cache = None if store is None else DatabaseCache(store)
-                self._found[store] = BlockSearch(self.target, cache=cache), threading.RLock()
+                self._found[store] = SearchSession(self.target, cache=cache), threading.RLock()
             return self._found[store]

@@ -1,4 +1,4 @@
-"""Found programs so far that are not proven to be the cheapest: one a Spec, as the text of a whole schedule.
+"""Incumbent programs so far that are not proven to be the cheapest: one a Spec, as the text of a whole schedule.
 
 They are kept apart from answers, as no answer may rest on them.
 """
@@ -25,12 +25,12 @@ from morello.ir.limits import fits
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Position, apply, schedule_of, schedule_text
-from morello.search.found import Found
+from morello.search.incumbents import Incumbent
 
 _COLUMNS = "spec, cost, low, effort, schedule, crc"
 
 
-def find(file: File, target: Target, spec: Spec) -> Found | None:
+def find(file: File, target: Target, spec: Spec) -> Incumbent | None:
     """Return the best program so far of a Spec, None if none is stored. Raises Damaged for what is no program of it."""
     with file.reading():
         whose = next((one for one in records.read_prints(file) if one.hash == fingerprint(target)), None)
@@ -41,14 +41,14 @@ def find(file: File, target: Target, spec: Spec) -> Found | None:
     return None if row is None else _rebuilt(file, whose, target, spec, row)
 
 
-def keep(file: File, target: Target, best: Found) -> None:
+def keep(file: File, target: Target, best: Incumbent) -> None:
     """Store a program in place of the one that is stored, unless that is better. Bounds and effort only rise."""
     whose, spec = records.print_of(target), best.impl.spec
     with file.writing() as connection:
         before = find(file, target, spec)
         if before is not None:
             impl = before.impl if before.cost <= best.cost else best.impl
-            best = Found(
+            best = Incumbent(
                 impl, min(before.cost, best.cost), max(before.low, best.low), max(before.expansions, best.expansions)
             )
         known = {one.hash: one for one in records.read_prints(file)}
@@ -116,7 +116,7 @@ def _expect_row(file: File, whose: Print, row: Sequence[Any]) -> None:
         raise file.damaged(f"an unproven program has changed ({str(spec)[:200]})")
 
 
-def _rebuilt(file: File, whose: Print, target: Target, spec: Spec, row: Sequence[Any]) -> Found:
+def _rebuilt(file: File, whose: Print, target: Target, spec: Spec, row: Sequence[Any]) -> Incumbent:
     """Return the program of a row, taken step by step. Raises Damaged where it is none, or of other cost."""
     _expect_row(file, whose, row)
     _, cost, low, effort, schedule, _ = row
@@ -133,4 +133,4 @@ def _rebuilt(file: File, whose: Print, target: Target, spec: Spec, row: Sequence
     found = cost_and_peak(impl)
     if found.cost != cost or not fits(found.peak, spec.limits):
         raise file.damaged(f"an unproven program of {spec.op} costs {found.cost}, not {cost}, or does not fit")
-    return Found(impl, cost, low, effort)
+    return Incumbent(impl, cost, low, effort)

@@ -22,8 +22,7 @@ from morello.progress import Listener
 from morello.runtime.arrays import in_numpy
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.dlpack import to_library_of
-from morello.search.budget import SearchBudget
-from morello.search.memory import free
+from morello.search.budget import SearchBudget, available_memory
 
 
 class Options(TypedDict, total=False):
@@ -62,7 +61,7 @@ class Settings:
         if self.budget is not None:
             return self.budget
         expansions = api.DEFAULT_EXPANSIONS if self.time_limit is None else None
-        return SearchBudget(self.time_limit, expansions=expansions, memory=free() // 2)
+        return SearchBudget(self.time_limit, expansions=expansions, memory=available_memory() // 2)
 
     def chosen(self) -> Target:
         """Return the target. Raises MorelloError for one that there is not."""

@@ -8,6 +8,6 @@
     solve          costs and programs, looking only at what the bounds leave open
 
 Each folder opens with a page of its own, with one worked example: a product of two 2×2 matrices. In each of the first
-three a kind of step has a file of its own: kernels, loops, pipelines, moves; `step_kinds.py` lists them. The face of
-it all is `block_search.py`.
+three a kind of step has a file of its own: kernels, loops, pipelines, moves; `step_kinds.py` lists them. The entry
+point is `session.py`.
 """

@@ -1,13 +1,35 @@
-"""The budget of a search. Imports nothing slow, as its users may not search at all."""
+"""The budget of a search, and the guard that enforces it while tables and bounds are built.
+
+Imports nothing slow, as its users may not search at all.
+"""
 
 from __future__ import annotations
 
+import gc
+import os
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 
 import attrs
 
-from morello.search.found import Found
-from morello.search.memory import resident_lately
+from morello.errors import MorelloError
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+#: Seconds for which a reading of resident memory is reused: reading takes longer than most work between two checks.
+_FRESH = 0.005
+#: The time of the last reading, by `time.perf_counter`, and the bytes read.
+_last = float("-inf"), 0
+
+
+class MemoryLimitReached(MorelloError):
+    """The memory of a search is used up where it cannot return its best program."""
+
+
+class DeadlineReached(MorelloError):
+    """The time of a search is up where it cannot return its best program."""
 
 
 @attrs.frozen
@@ -25,28 +47,93 @@ class SearchBudget:
     memory: int | None = None
 
     @property
-    def full(self) -> bool:
+    def memory_reached(self) -> bool:
         """Return whether the process takes more memory than granted."""
-        return self.memory is not None and resident_lately() > self.memory
-
-    def has_made(self, found: Found) -> bool:
-        """Return whether an earlier search already used this budget for a program. Its time is not recorded.
-
-        An optimal cost without a reconstructed program does not count.
-        """
-        tried = self.expansions is not None and found.expansions >= self.expansions
-        return found.low < found.cost and (tried or found.cost <= (1 + self.gap) * found.low)
+        return self.memory is not None and resident_recently() > self.memory
 
     @property
     def proves(self) -> bool:
         """Return whether the search ends with the proof only."""
         return self.seconds is None and not self.gap and self.expansions is None
 
-    def less(self, expansions: int) -> SearchBudget:
+    def start(self) -> RunningBudget:
+        """Return the budget of a search that begins now."""
+        deadline = float("inf") if self.seconds is None else time.monotonic() + self.seconds
+        return RunningBudget(self.seconds, self.gap, self.expansions, self.memory, deadline)
+
+
+@attrs.frozen
+class RunningBudget(SearchBudget):
+    """A budget with its `deadline`, in seconds of `time.monotonic`."""
+
+    deadline: float = float("inf")
+
+    @property
+    def late(self) -> bool:
+        """Return whether the deadline has passed."""
+        return time.monotonic() >= self.deadline
+
+    def less(self, expansions: int) -> RunningBudget:
         """Return the budget left after some expansions."""
         left = None if self.expansions is None else max(0, self.expansions - expansions)
         return attrs.evolve(self, expansions=left)
 
-    def deadline(self) -> float:
-        """Return the end of a search that begins now, in seconds of `time.monotonic`."""
-        return float("inf") if self.seconds is None else time.monotonic() + self.seconds
+
+_memory: ContextVar[int | None] = ContextVar("memory", default=None)
+_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+
+
+@contextmanager
+def budget_guard(memory: int | None, deadline: float = float("inf")) -> Generator[None]:
+    """Let `check_budget` enforce a limit of memory, in bytes (None: the outer one), and a deadline in this thread."""
+    memory_before = _memory.set(_memory.get() if memory is None else memory)
+    deadline_before = _deadline.set(min(_deadline.get(), deadline))
+    try:
+        yield
+    finally:
+        _memory.reset(memory_before)
+        _deadline.reset(deadline_before)
+
+
+def check_budget(more: int = 0) -> None:
+    """Raise MemoryLimitReached if the process takes too much memory, or would with `more` bytes; or DeadlineReached."""
+    memory = _memory.get()
+    if memory is not None and resident_recently() + more > memory:
+        raise MemoryLimitReached(
+            f"search takes more than {memory:,} bytes of memory", "give it more, or make the sizes smaller"
+        )
+    if time.monotonic() >= _deadline.get():
+        raise DeadlineReached("the time for the search is up", "give it more")
+
+
+def resident() -> int:
+    """Return the resident memory of this process in bytes."""
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE
+
+
+def resident_recently() -> int:
+    """Return the resident memory of this process in bytes, as of at most a few milliseconds ago."""
+    global _last
+    now = time.perf_counter()
+    if now - _last[0] >= _FRESH:
+        _last = now, resident()
+    return _last[1]
+
+
+def available_memory() -> int:
+    """Return the bytes of memory available to new allocations without swapping."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    amounts = dict(line.split(":") for line in lines)
+    return int(amounts["MemAvailable"].split()[0]) << 10
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Disable the cyclic garbage collector: it costs 10 % and frees almost nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

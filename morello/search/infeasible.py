@@ -1,11 +1,9 @@
-"""Say why a Spec has no program, and what would help."""
+"""Errors for Specs without a program: the reason, and a remedy."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-
-import attrs
 
 from morello.errors import NoImplementation, Undecided
 from morello.ir.impl import CostAndPeak
@@ -16,25 +14,27 @@ from morello.search.solve.directory import classes_of, least
 from morello.search.solve.engine import Engine, relaxed
 from morello.search.tables.shapes import key_of
 
-#: Gives the figures of some program of a Spec, None if it has none. Raises Undecided.
-Some = Callable[[Spec], CostAndPeak | None]
-#: Says at less cost that a Spec may have a program.
-Maybe = Callable[[Spec], bool]
+#: Returns the figures of any program of a Spec, or None. Raises Undecided.
+Feasible = Callable[[Spec], CostAndPeak | None]
+#: Returns whether a Spec may have a program, at less effort.
+MaybeFeasible = Callable[[Spec], bool]
 
 
-def impossible(engine: Engine, spec: Spec) -> bool:
-    """Return True if bounds by class show that a Spec which an engine covers has no program within its limits."""
+def is_infeasible(engine: Engine, spec: Spec) -> bool:
+    """Return whether bounds by class prove that a Spec, which the engine covers, has no program within its limits."""
     if engine.generic:
         return False
     goal = key_of(spec.logical), classes_of(spec.logical, engine.search_tables.states)
     return least(relaxed([goal], engine.search_tables, spec.limits), spec.logical) == float("inf")
 
 
-def missing(spec: Spec, target: Target, some: Some, maybe: Maybe) -> NoImplementation:
-    """Return the error for a Spec that nothing implements: a limit to raise, or what no limit mends."""
+def no_implementation(
+    spec: Spec, target: Target, feasible: Feasible, maybe_feasible: MaybeFeasible
+) -> NoImplementation:
+    """Return the error for a Spec without a program, which names a limit to raise if that helps."""
     what = f"no implementation exists for {spec.op} on {target.name}"
     try:
-        full = some(Spec(spec.logical, target.full_limits()))
+        full = feasible(Spec(spec.logical, target.full_limits()))
     except Undecided:
         return NoImplementation(f"{what} within these limits", "raise them: with more memory there may be one")
     if full is None:
@@ -44,51 +44,48 @@ def missing(spec: Spec, target: Target, some: Some, maybe: Maybe) -> NoImplement
         return NoImplementation(what, f"even with all memory of the target; its microkernels for {spec.op}: {listed}")
     names = [level.name for level in target.levels]
     for index, name in enumerate(names):
-        found = _least(spec, index, target, some, maybe)
-        if found is not None and found.limit > spec.limits[index]:
-            if found.proven:
-                what += f": {name} needs at least {found.limit} bytes, not {spec.limits[index]}"
-                return NoImplementation(what, f"raise {name}'s limit")
-            more = f"raise {name}'s limit, which is {spec.limits[index]}: with {found.limit} bytes there is one"
-            return NoImplementation(f"{what} within these limits", more)
+        limit, proven = _sufficient_limit(spec, index, target, feasible, maybe_feasible)
+        own = spec.limits[index]
+        if limit is None or limit <= own:
+            continue
+        if proven:
+            return NoImplementation(f"{what}: {name} needs at least {limit} bytes, not {own}", f"raise {name}'s limit")
+        return NoImplementation(
+            f"{what} within these limits", f"raise {name}'s limit, which is {own}: with {limit} bytes there is one"
+        )
     needs = ", ".join(f"{name} {peak}" for name, peak in zip(names, full.peak, strict=True))
     return NoImplementation(
         f"{what} within these limits", f"one with all memory of the target takes, in bytes: {needs}"
     )
 
 
-@attrs.frozen
-class _Limit:
-    """A limit of one level with which there is a program; the smallest if that is `proven`."""
-
-    limit: int
-    proven: bool
-
-
-def _least(spec: Spec, index: int, target: Target, some: Some, maybe: Maybe) -> _Limit | None:
-    """Return the smallest limit of one level with which `spec` is found a program, the other limits as they are."""
-    steps = target.grids[index].values
-    unknown: set[int] = set()
+def _sufficient_limit(
+    spec: Spec, index: int, target: Target, feasible: Feasible, maybe_feasible: MaybeFeasible
+) -> tuple[int | None, bool]:
+    """Return a limit of one level with which a Spec has a program, or None; and whether it is proven to be minimal."""
+    limits = target.grids[index].values
+    proven = True
 
     def under(limit: int) -> Spec:
         return Spec(spec.logical, (*spec.limits[:index], limit, *spec.limits[index + 1 :]))
 
-    def solvable(limit: int) -> bool:
+    def suffices(limit: int) -> bool:
+        nonlocal proven
         try:
-            return some(under(limit)) is not None
+            return feasible(under(limit)) is not None
         except Undecided:
-            unknown.add(limit)
+            proven = False
             return False
 
-    place = bisect.bisect_left(steps, True, key=lambda limit: maybe(under(limit)))
-    if place < len(steps) and not solvable(steps[place]):
-        place = bisect.bisect_left(steps, True, lo=place + 1, key=solvable)
-    return _Limit(steps[place], not unknown) if place < len(steps) else None
+    place = bisect.bisect_left(limits, True, key=lambda limit: maybe_feasible(under(limit)))
+    if place < len(limits) and not suffices(limits[place]):
+        place = bisect.bisect_left(limits, True, lo=place + 1, key=suffices)
+    return (limits[place] if place < len(limits) else None), proven
 
 
 def undecided(spec: Spec, budget: SearchBudget, *, late: bool) -> Undecided:
-    """Return the error for a search that ended without a program; `late` says that its time was up."""
-    if budget.full:
+    """Return the error for a search that ended without a program, because of its deadline if `late`."""
+    if budget.memory_reached:
         within, more = f"within {budget.memory:,} bytes", "give search more --memory"
     else:
         within = f"in {budget.seconds:g} s" if late else f"within {budget.expansions:,} expansions"

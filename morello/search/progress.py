@@ -8,7 +8,7 @@ import attrs
 
 
 class Phase(Enum):
-    """A part of a search: what it does first may be done anew, with finer bounds, where search itself takes long."""
+    """A part of a search. The first three may occur again, with tighter bounds, if the search takes long."""
 
     TABLES = "making tables for"
     BOUNDS = "making bounds for"
@@ -18,10 +18,10 @@ class Phase(Enum):
 
 @attrs.frozen
 class Progress:
-    """Specs solved so far, and seconds since search began.
+    """Specs solved so far, and seconds since the search began.
 
-    Search on blocks also tells of the tables that it has met and of those in which every Spec met is solved, and
-    between which costs the goal's must be: `high` is None until a program is known.
+    `tables` are subproblem tables met, `tables_done` those whose Specs met are all solved. `low` is the proven lower
+    bound on the goal's cost, and `high` the cost of its incumbent, None without one.
     """
 
     solved: int

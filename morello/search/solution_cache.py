@@ -7,7 +7,7 @@ from typing import Protocol
 from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.found import Found
+from morello.search.incumbents import Incumbent
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Answers, Solver
 
@@ -31,11 +31,11 @@ class SolutionCache(Answers, Protocol):
         """Return the stored optimal program of a Spec, or None."""
         ...
 
-    def incumbent(self, spec: Spec) -> Found | None:
+    def incumbent(self, spec: Spec) -> Incumbent | None:
         """Return the best stored program of a Spec whose optimality is unproven, or None."""
         ...
 
-    def store_incumbent(self, found: Found) -> None:
+    def store_incumbent(self, found: Incumbent) -> None:
         """Store a program whose optimality is unproven."""
         ...
 

@@ -1,8 +1,9 @@
-"""The kinds of step that search has arrays for, and where each layer keeps what it makes of them.
+"""The kinds of step that search has tables for, and the classes of each.
 
-To add a kind: a file in each of `tables`, `bounds` and `layout_bounds`, the C of its bounds (`bounds/steps.c`) and of
-its edges (`solve/generate.c`, with arrays from `solve/marshal.py`), and its line here. Rewrites of no kind are taken
-Spec by Spec (`solve/generic_rewrites.py`), which is right but slow.
+A rewrite's base class decides its kind, so a new rewrite needs no edit in search. To add a kind: a file in each of
+`tables`, `bounds` and `layout_bounds`, the C of its bounds (`bounds/steps.c`) and of its steps on nodes
+(`solve/generate.c`, with arrays from `solve/marshal.py`), and its line here. Rewrites of no kind are applied to one
+Spec at a time (`solve/generic_rewrites.py`), which is correct but slow.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from morello.search.tables.step_tables import StepTables
 
 @attrs.frozen
 class StepKind:
-    """One kind of step: the class that tabulates and names it, and those that relax it without and with layouts."""
+    """The classes of one kind of step: its tables, its bounds by class, and its bounds by layout."""
 
     tables: type[StepTables]
     bounds: type[StepBounds]
     layouts: type[LayoutSteps]
 
     def handles(self, rewrite: type[Rewrite]) -> bool:
-        """Return whether steps of a rewrite, or of a class it is derived from, are of this kind."""
+        """Return whether steps of a rewrite are of this kind."""
         return self.tables.handles(rewrite)
 
 
@@ -48,5 +49,5 @@ KINDS = (
 
 
 def is_known(rewrite: type[Rewrite]) -> bool:
-    """Return whether search has arrays for a rewrite."""
+    """Return whether search has tables for a rewrite."""
     return any(kind.handles(rewrite) for kind in KINDS)

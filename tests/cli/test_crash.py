@@ -16,14 +16,14 @@ from click.testing import CliRunner, Result
 from morello import api, crash
 from morello.cli.app import main
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 
 Write = Callable[..., str]
 
 #: Where something goes wrong: in the parser, in search, in an emitter.
 PLACES: dict[str, Callable[[], tuple[object, str]]] = {
     "parse": lambda: (api, "parse_file"),
-    "search": lambda: (BlockSearch, "synthesize"),
+    "search": lambda: (SearchSession, "synthesize"),
     "emit": lambda: (type(installed().target("x86_avx2").emitter), "emit"),
 }
 SPEC = "spec one = Matmul(1×1×1×1,\n    (f32, GL, row_major),"
@@ -77,7 +77,7 @@ def test_one_message_and_a_file(place: str, write: Write, state: Path, monkeypat
 
 
 def test_the_same_fault_fills_no_disk(write: Write, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BlockSearch, "synthesize", fails(KeyError("bf16")))
+    monkeypatch.setattr(SearchSession, "synthesize", fails(KeyError("bf16")))
     for name in ("test.spec", "test.spec", "other.spec"):
         text = "spec two = FillZero(4, GL)\n" if name == "other.spec" else "spec one = FillZero(4, GL)\n"
         CliRunner().invoke(main, ["compile", write(text, name=name), "--no-db"])
@@ -100,7 +100,7 @@ def test_a_process_ends_with_the_message(write: Write, state: Path) -> None:
 
 def test_places_that_cannot_be_written(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The working directory and then a temporary one stand in; without any the message says all there is room for."""
-    monkeypatch.setattr(BlockSearch, "synthesize", fails(IndexError("out of range")))
+    monkeypatch.setattr(SearchSession, "synthesize", fails(IndexError("out of range")))
     (tmp_path / "here").mkdir()
     (tmp_path / "temporary").mkdir()
     path = write()

@@ -134,5 +134,5 @@ def test_out_of_memory(cli, refused, write, monkeypatch):
     def exhaust(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("morello.search.block_search.BlockSearch.programs", exhaust)
+    monkeypatch.setattr("morello.search.session.SearchSession.programs", exhaust)
     refused(cli("explain", write()), "error: out of memory")

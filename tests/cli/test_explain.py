@@ -81,7 +81,7 @@ def test_database_saves_the_search(cli, write, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("morello.search.block_search.BlockSearch.programs", fail)
+    monkeypatch.setattr("morello.search.session.SearchSession.programs", fail)
     second = cli("explain", write(), "--db", db)
     assert second.exit_code == 0
     assert "solved before, nothing to search" in second.stdout

@@ -19,7 +19,7 @@ from morello.kernels.target import BASE
 from morello.plugins.registry import installed
 from morello.report.balance import COMPUTING, THREADS, balance
 from morello.report.words import cost_words
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.testing import accepted_specs
 
 #: No kernel takes it, so that there are steps to choose between.
@@ -56,7 +56,7 @@ def test_json_has_time_and_parts(cli, write):
     ],
 )
 def test_what_bounds_a_program(avx2, text, bound):
-    impl = BlockSearch(avx2).synthesize(parse_spec(text, avx2))
+    impl = SearchSession(avx2).synthesize(parse_spec(text, avx2))
     found = balance(impl, avx2)
     assert found.bound == bound
     assert sum(found.shares.values()) == pytest.approx(100)
@@ -157,7 +157,7 @@ def test_a_kernel_refuses_just_what_it_does_not_accept(name):
 
 
 def test_points_of_a_roofline(avx2):
-    impl = BlockSearch(avx2).synthesize(parse_spec("Matmul(1×13×64×32, GL, GL, GL, serial)", avx2))
+    impl = SearchSession(avx2).synthesize(parse_spec("Matmul(1×13×64×32, GL, GL, GL, serial)", avx2))
     whole, *parts = roofline.points(impl, avx2)
     flops, operands = 2 * 13 * 64 * 32, 4 * (13 * 64 + 64 * 32 + 13 * 32)
     assert (whole.name, whole.level) == ("program", "GL")

@@ -13,8 +13,8 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import families, family, parse_spec
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
-from morello.search.watch import Full
+from morello.search.budget import MemoryLimitReached
+from morello.search.session import SearchSession
 
 TRANSPOSE = "Move({}, GL, (GL, col_major), serial)"
 PACK = "Move({}, GL, (GL, layout[0, 1, 0p4]), serial)"
@@ -41,7 +41,7 @@ def test_all_sizes_are_answered(fill, avx2, spec, bound, axes):
         goal = parse_spec(spec.format("×".join(map(str, shape))), avx2)
         impl = store.program(avx2, goal)
         assert impl is not None
-        assert impl == BlockSearch(avx2).synthesize(goal)
+        assert impl == SearchSession(avx2).synthesize(goal)
 
 
 def test_products_without_a_batch(fill):
@@ -59,7 +59,7 @@ def test_compiles_without_a_search(fill, cli, write, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("morello.search.block_search.BlockSearch.settle", fail)
+    monkeypatch.setattr("morello.search.session.SearchSession.solve_all", fail)
     for shape in ("1×1", "2×4", "4×4"):
         path = write(f"spec move = {TRANSPOSE.format(shape)}\n")
         assert cli("compile", path, "--db", str(store.path)).exit_code == 0
@@ -75,16 +75,16 @@ def test_a_larger_bound_goes_on(fill):
 
 def test_interrupted_run_goes_on(fill, monkeypatch):
     monkeypatch.setattr(precompute, "_BATCH", 2)
-    settle, runs = BlockSearch.settle, []
+    solve_all, runs = SearchSession.solve_all, []
 
     def interrupt(self, specs):
         runs.append(len(specs))
         if len(runs) == 3:
             raise KeyboardInterrupt
-        settle(self, specs)
+        solve_all(self, specs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BlockSearch, "settle", interrupt)
+        patch.setattr(SearchSession, "solve_all", interrupt)
         said, store = fill(TRANSPOSE.format("1×1"), "4x4", code=130)
     done = sum(runs[:2])
     assert f"interrupted: {done} of 9 goals are done; what was solved is kept in {store.path}" in said
@@ -160,15 +160,15 @@ def test_memory_is_limited(fill, monkeypatch):
     assert "--memory" in said
     # What earlier batches left makes room.
     monkeypatch.setattr(precompute, "_BATCH", 2)
-    settle, tried = BlockSearch.settle, []
+    solve_all, tried = SearchSession.solve_all, []
 
     def full(self, specs):
         tried.append(bool(self.solved))
         if len(tried) == 3:
-            raise Full("too much")
-        settle(self, specs)
+            raise MemoryLimitReached("too much")
+        solve_all(self, specs)
 
-    monkeypatch.setattr(BlockSearch, "settle", full)
+    monkeypatch.setattr(SearchSession, "solve_all", full)
     said, _ = fill(TRANSPOSE.format("1×1"), "4x4")
     assert "9 Specs, 0 solved before, 9 now, in " in said
     assert len(tried) > 4

@@ -78,7 +78,7 @@ def test_every_phase_of_a_run_is_told(cli, write, runnable, monkeypatch) -> None
     monkeypatch.setattr(SearchDisplay, "__call__", hear)
     monkeypatch.setattr(Doing, "__init__", begin)
     # So small a product would be proved without finer bounds.
-    monkeypatch.setattr("morello.search.block_search.REFINE_AFTER", 0)
+    monkeypatch.setattr("morello.search.session.REFINE_AFTER", 0)
     assert cli("run", write(target=runnable), "--no-db").exit_code == 0
     phases = [one.value for one in Phase]
     assert [*dict.fromkeys(told)] == [*phases, "building one", "verifying one", "timing one"]

@@ -12,7 +12,7 @@ from morello.report.runner_ups import ranked
 from morello.report.tree import program_tree
 from morello.rewrites.split import Split
 from morello.rewrites.to_accum import ToAccum
-from morello.search.block_search import Alternative, BlockSearch
+from morello.search.session import Alternative, SearchSession
 from morello.search.solve import solver
 
 #: No kernel adds up bytes, so that there are steps to choose between.
@@ -91,7 +91,7 @@ def test_from_the_database_only_when_asked(cli, write, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("morello.search.block_search.BlockSearch.settle", fail)
+    monkeypatch.setattr("morello.search.session.SearchSession.solve_all", fail)
     warm = cli("explain", path, "--db", db)
     assert warm.exit_code == 0
     assert " or " not in warm.stdout
@@ -111,5 +111,5 @@ def test_bounds_below_the_optimum_are_raised_to_it():
 
 
 def test_trees_without_runner_ups_are_as_before(avx2):
-    impl = BlockSearch(avx2).synthesize(parse_spec("FillZero(4, GL)", avx2))
+    impl = SearchSession(avx2).synthesize(parse_spec("FillZero(4, GL)", avx2))
     assert program_tree(impl, avx2).runner_ups is None

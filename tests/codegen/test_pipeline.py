@@ -17,7 +17,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
 from morello.rewrites import Rewrite, RewriteCase, Word, argument
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 
 
 @attrs.frozen(cache_hash=True)
@@ -53,7 +53,7 @@ def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, in
     spec = avx2.spec(LogicalSpec(by_name("Move"), shape, (state, state)))
     node = expand(spec, Detour(level).expansion(spec.logical, avx2), avx2.grids)
     assert node is not None
-    search = BlockSearch(avx2)
+    search = SearchSession(avx2)
     impl = Node(spec, node.expansion, tuple(search.synthesize(leaf.spec) for leaf in node.children), node.grids)
     kernel = prove(impl, avx2)
     assert kernel.source.count("between") > 2

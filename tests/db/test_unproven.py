@@ -24,10 +24,10 @@ from morello.frontend.parser import parse_spec
 from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
-from morello.search.block_search import BlockSearch
 from morello.search.budget import SearchBudget
-from morello.search.found import Found
+from morello.search.incumbents import Incumbent
 from morello.search.progress import Progress
+from morello.search.session import SearchSession
 from morello.search.solve import core, solver
 
 #: The first program that is found of it is not the cheapest.
@@ -41,13 +41,13 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "_OFTEN", 0.0)
 
 
-def approach(path: Path, target: Target, budget: SearchBudget) -> Found:
+def approach(path: Path, target: Target, budget: SearchBudget) -> Incumbent:
     """Search for the Spec in a process that knows no more than the database."""
-    search = BlockSearch(target, cache=DatabaseCache(SpecStore(path)))
-    return search.approach(parse_spec(TEXT, target), budget)
+    search = SearchSession(target, cache=DatabaseCache(SpecStore(path)))
+    return search.search_within(parse_spec(TEXT, target), budget)
 
 
-def stored(path: Path, target: Target) -> Found | None:
+def stored(path: Path, target: Target) -> Incumbent | None:
     return unproven.find(SpecStore(path).file, target, parse_spec(TEXT, target))
 
 
@@ -60,12 +60,12 @@ def test_it_is_handed_out_at_once_as_what_it_is(tmp_path: Path, avx2: Target, mo
     assert entry is None or entry.kind == AnswerKind.LOWER
     assert SpecStore(path).program(avx2, first.impl.spec) is None
     # Without any search, also for less effort.
-    monkeypatch.setattr(BlockSearch, "_best", None)
+    monkeypatch.setattr(SearchSession, "_best", None)
     assert [approach(path, avx2, one) for one in (EASY, SearchBudget(gap=1.0))] == [first, first]
     assert Goal.of(first.impl.spec, avx2).synthesize(SpecStore(path), budget=EASY).low == first.low
 
 
-def barely(folder: Path, target: Target) -> tuple[Path, int, Found]:
+def barely(folder: Path, target: Target) -> tuple[Path, int, Incumbent]:
     """Search with hardly more effort than gives a program; return the database and the effort too."""
     for count in range(1_500, 3_000, 100):
         path = folder / f"{count}.db"
@@ -78,12 +78,12 @@ def test_it_is_handed_out_where_as_much_effort_was_made(
     tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # By class alone the first program would be proved at once.
-    monkeypatch.setattr("morello.search.block_search.REFINE_AFTER", 0)
+    monkeypatch.setattr("morello.search.session.REFINE_AFTER", 0)
     path, count, first = barely(tmp_path, avx2)
     assert first.low < first.cost
     assert first.expansions == count
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlockSearch, "_best", None)
+        patch.setattr(SearchSession, "_best", None)
         assert approach(path, avx2, SearchBudget(expansions=count)) == first
         assert approach(path, avx2, SearchBudget(expansions=1)) == first
     assert approach(path, avx2, SearchBudget(expansions=100_000)).gap == 0
@@ -95,7 +95,7 @@ def test_it_is_handed_out_where_as_much_effort_was_made(
 def test_more_effort_goes_on_from_it(more: SearchBudget, tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     first = approach(path, avx2, EASY)
-    best = BlockSearch(avx2).synthesize(first.impl.spec)
+    best = SearchSession(avx2).synthesize(first.impl.spec)
     again = approach(path, avx2, more)
     assert first.low <= again.low <= cost_and_peak(best).cost <= again.cost <= first.cost
     if again.low == again.cost:
@@ -103,7 +103,9 @@ def test_more_effort_goes_on_from_it(more: SearchBudget, tmp_path: Path, avx2: T
         assert stored(path, avx2) is None
         assert SpecStore(path).program(avx2, best.spec) == best
     else:
-        assert stored(path, avx2) == Found(again.impl, again.cost, again.low, max(first.expansions, again.expansions))
+        assert stored(path, avx2) == Incumbent(
+            again.impl, again.cost, again.low, max(first.expansions, again.expansions)
+        )
 
 
 def test_too_little_effort_to_find_a_better_one_gives_it_again(tmp_path: Path, avx2: Target) -> None:
@@ -118,10 +120,10 @@ def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target)
     """It may also cost as much as the cheapest, and be another."""
     path = tmp_path / "specs.db"
     approach(path, avx2, EASY)
-    best = BlockSearch(avx2).synthesize(parse_spec(TEXT, avx2))
+    best = SearchSession(avx2).synthesize(parse_spec(TEXT, avx2))
     cost = int(cost_and_peak(best).cost)
-    unproven.keep(SpecStore(path).file, avx2, Found(best, cost, cost - 1, 1))
-    assert approach(path, avx2, SearchBudget()) == Found(best, cost, cost)
+    unproven.keep(SpecStore(path).file, avx2, Incumbent(best, cost, cost - 1, 1))
+    assert approach(path, avx2, SearchBudget()) == Incumbent(best, cost, cost)
     assert stored(path, avx2) is None
 
 
@@ -135,13 +137,13 @@ def test_an_interrupt_keeps_the_best_so_far(budget: SearchBudget, tmp_path: Path
         if progress.high is not None:
             raise KeyboardInterrupt
 
-    search = BlockSearch(avx2, cache=DatabaseCache(SpecStore(path)), progress=stop)
+    search = SearchSession(avx2, cache=DatabaseCache(SpecStore(path)), progress=stop)
     with pytest.raises(KeyboardInterrupt):
-        search.approach(parse_spec(TEXT, avx2), budget)
+        search.search_within(parse_spec(TEXT, avx2), budget)
     found = stored(path, avx2)
     assert found
     assert (found.cost, found.low) == (told[-1].high, told[-1].low)
-    assert approach(path, avx2, SearchBudget()).impl == BlockSearch(avx2).synthesize(found.impl.spec)
+    assert approach(path, avx2, SearchBudget()).impl == SearchSession(avx2).synthesize(found.impl.spec)
     assert stored(path, avx2) is None
 
 
@@ -152,7 +154,7 @@ from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.search.solve import core, solver
 from morello.search.budget import SearchBudget
 core.QUOTA, solver._OFTEN, database_cache._PAUSE = 1, 0.0, 0.0
@@ -160,7 +162,7 @@ target = installed().target("x86_avx2")
 def tell(progress):
     if progress.high not in (None, progress.low):
         print(progress.low, progress.high, flush=True)
-BlockSearch(target, progress=tell, cache=DatabaseCache(SpecStore(sys.argv[1]))).approach(
+SearchSession(target, progress=tell, cache=DatabaseCache(SpecStore(sys.argv[1]))).search_within(
     parse_spec({TEXT!r}, target), SearchBudget(gap=1e-6))
 """
 
@@ -178,7 +180,7 @@ def test_a_killed_search_loses_nothing_that_it_told(told: int, tmp_path: Path, a
     # It may have gone on until it was killed, but not come to its end.
     assert found
     assert low <= found.low < found.cost <= high
-    best = BlockSearch(avx2).synthesize(found.impl.spec)
+    best = SearchSession(avx2).synthesize(found.impl.spec)
     assert approach(path, avx2, SearchBudget()).impl == best
 
 

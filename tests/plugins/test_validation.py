@@ -37,7 +37,7 @@ from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import RewriteCase
 from morello.rewrites.select import Select
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook
 
 REGISTERS = MemoryLevel(name="R", kind="scalar", capacity=32, unit=4)
@@ -352,7 +352,7 @@ def uses(spec: Spec, target: Target) -> list[Callable[[], object]]:
     return [
         lambda: Goal.of(spec, target).select("Zero"),
         lambda: Textbook(target).solve(spec),
-        lambda: BlockSearch(target).synthesize(spec),
+        lambda: SearchSession(target).synthesize(spec),
     ]
 
 

@@ -21,7 +21,7 @@ from morello.kernels.target import Target
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.tile import Tile
 from morello.schedule import schedule_of
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 
 
 def matmul(shape: str = "1×34×8×16", op: str = "MatmulAccum", operands: str = "GL, GL, GL") -> morello.Goal:
@@ -191,7 +191,7 @@ def test_registers_by_a_function_of_the_spec_decide_what_search_selects(avx2: Ta
 
     def found(rows: int, vectors: int) -> tuple[str, Limits]:
         text = f"(Relu({rows}×8, (f32, L1), (f32, L1), serial), [0, {32 * vectors}, 0, 0, 0])"
-        impl = BlockSearch(target).synthesize(parse_spec(text, target))
+        impl = SearchSession(target).synthesize(parse_spec(text, target))
         assert isinstance(impl, Node)
         return str(impl.expansion.step), cost_and_peak(impl).peak
 
@@ -218,7 +218,7 @@ def test_a_level_that_is_not_tracked_gives_the_same_optimum(avx2: Target, text: 
         levels = tuple(attrs.evolve(one, tracked=tracked) if one.name == "L2" else one for one in avx2.levels)
         target = attrs.evolve(avx2, levels=levels)
         for limits in ("...", "[64, 512, 1024, 64, 0]"):
-            impl = BlockSearch(target).synthesize(parse_spec(f"({text}, {limits})", target))
+            impl = SearchSession(target).synthesize(parse_spec(f"({text}, {limits})", target))
             answers.add((limits, tracked, cost_and_peak(impl), str(schedule_of(impl))))
     assert len({(limits, *rest) for limits, _, *rest in answers}) * 2 == len(answers)
 
@@ -253,8 +253,8 @@ def test_the_model_prefers_it_where_few_accumulators_fit(avx2: Target) -> None:
     """34 rows in eight vector registers: tiles of 4 and 2 load each value of rhs nine times, those of 6 and 5 six."""
     without = attrs.evolve(avx2, rewrites=tuple(one for one in avx2.rewrites if one is not ExactFit))
     text = "(MatmulAccum(1×34×16×8, (i32, L1), (i32, L1), (i32, L1), serial), [8, 256, 0, 0, 0])"
-    found = BlockSearch(avx2).synthesize(parse_spec(text, avx2))
-    plain = BlockSearch(without).synthesize(parse_spec(text, without))
+    found = SearchSession(avx2).synthesize(parse_spec(text, avx2))
+    plain = SearchSession(without).synthesize(parse_spec(text, without))
     assert cost_and_peak(found).cost < cost_and_peak(plain).cost
     assert isinstance(found, Node)
     assert str(found.expansion.step) == "fit 1 [6, 5]"

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from morello.kernels.target import Target
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from tools.fuzz import sweep
 
 
@@ -21,17 +21,17 @@ def target_named() -> Callable[[str], Target]:
 @pytest.fixture(autouse=True)
 def finer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have search know layouts from the start, as it does where a proof is late: bounds by class alone look at less."""
-    monkeypatch.setattr("morello.search.block_search.REFINE_AFTER", 0)
+    monkeypatch.setattr("morello.search.session.REFINE_AFTER", 0)
 
 
 @pytest.fixture
-def smaller_spaces(monkeypatch: pytest.MonkeyPatch) -> Callable[[BlockSearch], list[Target]]:
+def smaller_spaces(monkeypatch: pytest.MonkeyPatch) -> Callable[[SearchSession], list[Target]]:
     """Return a function from searches to the smaller spaces that they will have looked at."""
 
-    def of(search: BlockSearch) -> list[Target]:
+    def of(search: SearchSession) -> list[Target]:
         looked: list[Target] = []
-        smaller = search.ahead._smaller
-        monkeypatch.setattr(search.ahead, "_smaller", lambda space: looked.append(space) or smaller(space))
+        smaller = search.incumbents._restrict
+        monkeypatch.setattr(search.incumbents, "_restrict", lambda space: looked.append(space) or smaller(space))
         return looked
 
     return of

@@ -20,7 +20,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.schedule import Position, apply, schedule_of
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.testing.generate import random_spec
 from morello.testing.textbook import Textbook
 
@@ -49,7 +49,7 @@ def small_spec(seed: int, target: Target, levels: tuple[str, ...] = ("L1", "VRF"
 def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -> None:
     spec = small_spec(seed, avx2)
     expected = Textbook(avx2).solve(spec)
-    (found,) = BlockSearch(avx2).programs([spec])
+    (found,) = SearchSession(avx2).programs([spec])
     assert found == (expected and expected.impl)
     if found and expected:
         assert cost_and_peak(found) == expected.cost_and_peak
@@ -74,7 +74,7 @@ def test_more_memory_never_costs_more(seed: int, level: int, further: int) -> No
 @pytest.mark.parametrize("seed", range(12))
 def test_programs_cost_and_take_what_search_says(seed: int, avx2: Target) -> None:
     spec = small_spec(seed, avx2)
-    search = BlockSearch(avx2)
+    search = SearchSession(avx2)
     found = search.solve(spec)
     if found is None:
         pytest.skip("this draw has no implementation")
@@ -115,20 +115,20 @@ def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
 def test_too_little_memory_names_the_level(text: str, message: str | None, avx2: Target) -> None:
     spec = parse_spec(text, avx2)
     if message is None:
-        assert cost_and_peak(BlockSearch(avx2).synthesize(spec)).peak == (0,) * len(avx2.levels)
+        assert cost_and_peak(SearchSession(avx2).synthesize(spec)).peak == (0,) * len(avx2.levels)
         return
     with pytest.raises(NoImplementation, match=re.escape(message)):
-        BlockSearch(avx2).synthesize(spec)
+        SearchSession(avx2).synthesize(spec)
 
 
 def test_no_kernel_at_all_says_which_there_are(avx2: Target) -> None:
     spec = parse_spec("MatmulAccum(1×1×4×4, (f32, VRF), (f32, VRF), (f32, VRF), serial)", avx2)
     with pytest.raises(NoImplementation, match="no implementation exists for MatmulAccum") as caught:
-        BlockSearch(avx2).synthesize(spec)
+        SearchSession(avx2).synthesize(spec)
     assert "MultAdd" in str(caught.value.hint)
 
 
 def test_a_level_that_suffices_only_with_others(avx2: Target) -> None:
     spec = parse_spec(f"(Matmul(1×1×1×1, {INTEGERS}), [0, 0, 0, 0, 0])", avx2)
     with pytest.raises(NoImplementation, match="L1 needs at least 256 bytes, not 0"):
-        BlockSearch(avx2).synthesize(spec)
+        SearchSession(avx2).synthesize(spec)

@@ -27,7 +27,7 @@ from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import RewriteCase
 from morello.rewrites.tile import loop_cases
 from morello.search import library
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Solver
 from morello.testing.textbook import Textbook, differences, expansions
@@ -56,7 +56,7 @@ def test_random_goals_have_the_programs_of_the_recursion(name: str, seed: int, t
     with contextlib.suppress(Enough):
         textbook.solve(*goals(target, seed, 1))
     assert textbook.seen
-    assert not [*differences(textbook.seen, BlockSearch(target).programs)]
+    assert not [*differences(textbook.seen, SearchSession(target).programs)]
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_random_goals_have_the_programs_of_the_recursion(name: str, seed: int, t
 def test_pruning_changes_no_answer(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
     specs = goals(target, seed, 3)
-    assert BlockSearch(target, prune=False).programs(specs) == BlockSearch(target).programs(specs)
+    assert SearchSession(target, prune=False).programs(specs) == SearchSession(target).programs(specs)
 
 
 @pytest.mark.slow
@@ -76,12 +76,12 @@ def test_what_else_is_asked_changes_no_answer(
 ) -> None:
     target = target_named(name)
     specs = goals(target, seed, 5)
-    together = dict(zip(specs, BlockSearch(target).programs(specs), strict=True))
+    together = dict(zip(specs, SearchSession(target).programs(specs), strict=True))
     shuffled = rng.sample(specs, len(specs))
-    search = BlockSearch(target)
+    search = SearchSession(target)
     parts = [shuffled[:2], shuffled[2:3], shuffled[1:]]
     assert [search.programs(part) for part in parts] == [[together[spec] for spec in part] for part in parts]
-    assert BlockSearch(target).programs(specs[:1]) == [together[specs[0]]]
+    assert SearchSession(target).programs(specs[:1]) == [together[specs[0]]]
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_more_memory_never_costs_more(name: str, seed: int, target_named: Target
         limits = [int(limit) for limit in spec.limits]
         limits[index] = next((value for value in grid.values if value > limits[index]), grid.capacity)
         richer.append(Spec(spec.logical, target.limits(limits)))
-    first, *others = BlockSearch(target).programs([spec, *richer])
+    first, *others = SearchSession(target).programs([spec, *richer])
     if first:
         assert all(other and cost_and_peak(other).cost <= cost_and_peak(first).cost for other in others)
 
@@ -105,7 +105,7 @@ def test_more_memory_never_costs_more(name: str, seed: int, target_named: Target
 @given(name=names, seed=seeds)
 def test_parts_of_programs_are_optimal_themselves(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
-    search = BlockSearch(target)
+    search = SearchSession(target)
     found = search.programs(goals(target, seed, 3))
     parts = [node for impl in found if impl for node in walk(impl)]
     assert search.programs([part.spec for part in parts]) == parts
@@ -117,7 +117,7 @@ def test_serial_and_parallel_specs_in_one_search(avx2: Target) -> None:
     """Operands of either are copied by Moves of their own kind."""
     text = "(MatmulAccum(1×4×1×4, L1, (f32, GL), (f32, L1, col_major){}), [16, 0, 256, 0, 0])"
     specs = [parse_spec(text.format(flag), avx2) for flag in ("", ", serial")]
-    parallel, serial = BlockSearch(avx2).programs(specs)
+    parallel, serial = SearchSession(avx2).programs(specs)
     assert [parallel, serial] == [found and found.impl for found in map(Textbook(avx2).solve, specs)]
     assert {node.spec.logical.serial for impl in (parallel,) if impl for node in walk(impl)} == {False}
 
@@ -203,19 +203,19 @@ def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda engine, goal: Solver(engine).solve(goal), engines, goals))
     for engine, (goal,), text in zip(engines, goals, texts, strict=True):
-        cost = cost_and_peak(BlockSearch(avx2).synthesize(parse_spec(text, avx2))).cost
+        cost = cost_and_peak(SearchSession(avx2).synthesize(parse_spec(text, avx2))).cost
         assert engine.core.costs(goal) == (cost, cost)
 
 
 @pytest.mark.slow
 def test_it_is_built_where_it_was_not_installed(avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = parse_spec("(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 0, 0, 0, 0])", avx2)
-    expected = BlockSearch(avx2).synthesize(spec)
+    expected = SearchSession(avx2).synthesize(spec)
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(library, "installed", lambda: None)
     library.loaded.cache_clear()
     try:
-        assert BlockSearch(avx2).synthesize(spec) == expected
+        assert SearchSession(avx2).synthesize(spec) == expected
     finally:
         library.loaded.cache_clear()
     assert [*(tmp_path / "cache").glob("*.so")]
@@ -242,7 +242,7 @@ BIG = 1 << 22
 )
 def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> None:
     spec = parse_spec(text, avx2)
-    assert 2**32 < cost_and_peak(BlockSearch(avx2).synthesize(spec)).cost == cost
+    assert 2**32 < cost_and_peak(SearchSession(avx2).synthesize(spec)).cost == cost
     engine = Engine([spec.logical], avx2)
     cells = engine.directory.nodes_of([spec])
     Solver(engine).solve(cells)
@@ -253,7 +253,7 @@ def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> Non
 def test_costs_past_53_bits_are_an_error(avx2: Target) -> None:
     spec = parse_spec(f"(MatmulAccum(1×{BIG}×256×{BIG}, (u8, L1), (u8, L1), (u8, L1), serial), [0, 0, 0, 0, 0])", avx2)
     with pytest.raises(MorelloError, match="costs past 2\\^53 cannot be counted exactly"):
-        BlockSearch(avx2).synthesize(spec)
+        SearchSession(avx2).synthesize(spec)
 
 
 @pytest.mark.parametrize("prune", [True, False])
@@ -265,7 +265,7 @@ def test_a_kernel_past_53_bits_is_an_error(prune: bool) -> None:
     kernels = [attrs.evolve(zero, name=name, cost=lambda spec, target, cost=cost: cost) for name, cost in costs.items()]
     target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=tuple(kernels))).target("toy_cpu")
     with pytest.raises(MorelloError, match="costs past 2\\^53 cannot be counted exactly"):
-        BlockSearch(target, prune=prune).synthesize(parse_spec("FillZero(1, C, serial)", target))
+        SearchSession(target, prune=prune).synthesize(parse_spec("FillZero(1, C, serial)", target))
 
 
 # What third parties add.
@@ -334,11 +334,11 @@ def test_rewrites_of_third_parties(added: tuple[type[Rewrite], ...], texts: Sequ
     rewrites = (*added, *STANDARD) if first else (*STANDARD, *added)
     kernels = (*plugin.kernels, three_values(plugin))
     target = Registry.of(toy_cpu=attrs.evolve(plugin, rewrites=rewrites, kernels=kernels)).target("toy_cpu")
-    textbook, search = Textbook(target), BlockSearch(target)
+    textbook, search = Textbook(target), SearchSession(target)
     for text in texts:
         textbook.solve(parse_spec(text, target))
     assert not [*differences(textbook.seen, search.programs)]
-    assert set(search.slow_rewrites) == {one.keyword for one in added}
+    assert set(search.generic_rewrites) == {one.keyword for one in added}
     steps = {type(step) for found in textbook.seen.values() if found for step in steps_of(found.impl)}
     # Behind the others, halves are never better: tiles do the same.
     assert steps.issuperset(added if first else {*added} - {Halve})
@@ -355,7 +355,7 @@ def test_a_cheaper_kernel_of_a_third_party_changes_the_answer(target_named: Targ
     fives = attrs.evolve(three_values(plugin), name="AddFives", shape=(1, 1, 1, Multiple(of=5)))
     target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=(*plugin.kernels, fives))).target("toy_cpu")
     spec = parse_spec("(MatmulAccum(1×2×3×10, C, C, C, serial), [8, 32, 0])", target)
-    before, after = BlockSearch(target_named("toy_cpu")).synthesize(spec), BlockSearch(target).synthesize(spec)
+    before, after = SearchSession(target_named("toy_cpu")).synthesize(spec), SearchSession(target).synthesize(spec)
     expected = Textbook(target).solve(spec)
     assert expected
     assert after == expected.impl
@@ -376,7 +376,7 @@ def test_sizes_that_are_no_powers_of_two(sizes: str, avx2: Target) -> None:
     spec = parse_spec(f"(Matmul({sizes}, L1, L1, L1, serial), [8, 0, 0, 0, 0])", avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    assert BlockSearch(avx2).synthesize(spec) == expected.impl
+    assert SearchSession(avx2).synthesize(spec) == expected.impl
 
 
 @pytest.mark.parametrize(
@@ -391,4 +391,4 @@ def test_new_tensors_in_vectors_beside_sizes_of_one(name: str, text: str, cost: 
     """Steps that put a new tensor into vector registers are tried, though smaller sizes on the way fill none."""
     target = installed().target(name)
     spec = parse_spec(text, target)
-    assert cost_and_peak(BlockSearch(target).synthesize(spec)).cost == cost
+    assert cost_and_peak(SearchSession(target).synthesize(spec)).cost == cost

@@ -12,8 +12,9 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import cost_and_peak
 from morello.ir.limits import fits
 from morello.kernels.target import Target
-from morello.search.block_search import BlockSearch, Found
 from morello.search.budget import SearchBudget
+from morello.search.incumbents import Incumbent
+from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook
 
 #: Small ones with many programs, under limits that bind.
@@ -26,7 +27,7 @@ TEXTS = [
 ]
 
 
-def budgets(search: BlockSearch, text: str, target: Target) -> list[Found | None]:
+def budgets(search: SearchSession, text: str, target: Target) -> list[Incumbent | None]:
     """Growing budgets for one Spec, by one search, to the proof; None as long as there is no program."""
     counts = [1, *[50] * 12]
     tried = [
@@ -34,10 +35,10 @@ def budgets(search: BlockSearch, text: str, target: Target) -> list[Found | None
         *(SearchBudget(gap=gap) for gap in (0.5, 0.1)),
         SearchBudget(),
     ]
-    found: list[Found | None] = []
+    found: list[Incumbent | None] = []
     for budget in tried:
         try:
-            found.append(search.approach(parse_spec(text, target), budget))
+            found.append(search.search_within(parse_spec(text, target), budget))
         except Undecided:
             found.append(None)
     return found
@@ -49,7 +50,7 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
     spec = parse_spec(text, avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    first, *rest = budgets(BlockSearch(avx2), text, avx2)
+    first, *rest = budgets(SearchSession(avx2), text, avx2)
     assert first is None
     found = [one for one in rest if one]
     assert rest[-len(found) :] == found
@@ -65,16 +66,16 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
 @pytest.mark.parametrize("text", TEXTS[:1])
 def test_the_same_budget_gives_the_same_program(text: str, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    once, again = (budgets(BlockSearch(avx2), text, avx2) for _ in range(2))
+    once, again = (budgets(SearchSession(avx2), text, avx2) for _ in range(2))
     assert once == again
 
 
 def test_two_searches_at_once_give_what_each_gives_alone(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     texts = TEXTS[1:3]
-    alone = [budgets(BlockSearch(avx2), text, avx2) for text in texts]
+    alone = [budgets(SearchSession(avx2), text, avx2) for text in texts]
     with ThreadPoolExecutor(2) as pool:
-        assert alone == [*pool.map(lambda text: budgets(BlockSearch(avx2), text, avx2), texts)]
+        assert alone == [*pool.map(lambda text: budgets(SearchSession(avx2), text, avx2), texts)]
 
 
 def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,15 +83,14 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
     spec = parse_spec(TEXTS[0], avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    monkeypatch.setattr("morello.search.watch.resident_lately", lambda: 0)
     most = 1 << 50
     ended: list[bool] = []
     for turns in (0, 10, 100, 1000, 100_000):
         asked = iter(range(turns))
         taken = lambda asked=asked: 2 * most * (next(asked, None) is None)  # noqa: E731
-        monkeypatch.setattr("morello.search.budget.resident_lately", taken)
+        monkeypatch.setattr("morello.search.budget.resident_recently", taken)
         with suppress(MorelloError):
-            found = BlockSearch(avx2).approach(spec, SearchBudget(memory=most))
+            found = SearchSession(avx2).search_within(spec, SearchBudget(memory=most))
             assert found.low <= expected.cost_and_peak.cost <= found.cost == cost_and_peak(found.impl).cost
             ended.append(found.low == found.cost)
     assert ended[-1]
@@ -100,21 +100,21 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
 def test_too_little_time_is_told(avx2: Target) -> None:
     spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
     with pytest.raises(MorelloError, match="no program of Matmul was found in 0 s, nor is it proven"):
-        BlockSearch(avx2).approach(spec, SearchBudget(seconds=0))
+        SearchSession(avx2).search_within(spec, SearchBudget(seconds=0))
 
 
 @pytest.mark.parametrize("expansions", [1, 10])
 def test_a_budget_ends_a_search_without_a_program_too(avx2: Target, expansions: int) -> None:
     spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
-    search = BlockSearch(avx2)
+    search = SearchSession(avx2)
     match = f"no program of Matmul was found within {expansions} expansions, nor is it proven that there is none"
     with pytest.raises(Undecided, match=match) as caught:
-        search.approach(spec, SearchBudget(expansions=expansions))
+        search.search_within(spec, SearchBudget(expansions=expansions))
     assert "--prove" in str(caught.value.hint)
-    assert search.approach(spec, SearchBudget(gap=1.0)).gap <= 1
+    assert search.search_within(spec, SearchBudget(gap=1.0)).gap <= 1
 
 
 def test_what_has_no_program_is_told(avx2: Target) -> None:
     spec = parse_spec("Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", avx2)
     with pytest.raises(NoImplementation):
-        BlockSearch(avx2).approach(spec, SearchBudget(expansions=10))
+        SearchSession(avx2).search_within(spec, SearchBudget(expansions=10))

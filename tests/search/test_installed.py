@@ -14,7 +14,7 @@ import pytest
 from morello.search.library import library_path
 
 ROOT = Path(__file__).parents[2]
-PRINTS = "from morello.search.library import installed; from morello.search.sources import digest; "
+PRINTS = "from morello.search.library import installed; from morello.search.library import digest; "
 
 
 @pytest.fixture

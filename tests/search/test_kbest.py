@@ -13,8 +13,8 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import Leaf, cost_and_peak, expand
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.block_search import BlockSearch
 from morello.search.kbest import cheapest
+from morello.search.session import SearchSession
 from morello.testing.textbook import expansions
 
 COUNT = 25
@@ -50,7 +50,7 @@ def costs(target: Target, spec: Spec, known: dict[Spec, list[int]]) -> list[int]
 def test_costs_are_those_of_the_recursion(text: str, target_named: Callable[[str], Target]) -> None:
     target = target_named("toy_cpu")
     spec = parse_spec(text, target)
-    found = [*islice(cheapest(BlockSearch(target), spec), COUNT)]
+    found = [*islice(cheapest(SearchSession(target), spec), COUNT)]
     assert [one.cost for one in found] == costs(target, spec, {})
     assert [one.cost for one in found] == [cost_and_peak(one.impl).cost for one in found]
     assert len({one.impl for one in found}) == len(found)
@@ -60,7 +60,7 @@ def test_costs_are_those_of_the_recursion(text: str, target_named: Callable[[str
 def test_a_spec_without_programs_has_none(target_named: Callable[[str], Target]) -> None:
     target = target_named("toy_cpu")
     spec = parse_spec("(Matmul(1×2×2×2, MEM, MEM, MEM, serial), [0, 0, 0])", target)
-    assert not [*cheapest(BlockSearch(target), spec)]
+    assert not [*cheapest(SearchSession(target), spec)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_spec_without_programs_has_none(target_named: Callable[[str], Target])
 def test_programs_of_one_form_are_printed_alike(text: str, avx2: Target) -> None:
     """The k best by C are the same: one left out has the C of one that is there, and costs no less."""
     spec = parse_spec(text, avx2)
-    search = BlockSearch(avx2)
+    search = SearchSession(avx2)
 
     def sources(printed: bool, count: int) -> dict[str, int]:
         found: dict[str, int] = {}

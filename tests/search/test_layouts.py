@@ -17,14 +17,13 @@ from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
-from morello.search.budget import SearchBudget
+from morello.search.budget import DeadlineReached, MemoryLimitReached, RunningBudget, SearchBudget
 from morello.search.progress import Phase, Progress
+from morello.search.session import SearchSession
 from morello.search.solve.directory import classes_of
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Solver
 from morello.search.tables.shapes import key_of
-from morello.search.watch import Full, Late
 
 GOALS = [
     ("x86_avx2", "Move(16×24, (f32, GL, row_major), (f32, GL, col_major), serial)"),
@@ -118,7 +117,7 @@ TEXT = "Matmul(1×6×40×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)
 LATE = "Matmul(1×7×9×13, (f32, GL), (f32, GL, col_major), (f32, GL), serial)", 13_600
 
 
-def knows_layouts(search: BlockSearch) -> bool:
+def knows_layouts(search: SearchSession) -> bool:
     assert search._solver
     return search._solver.engine.layouts is not None
 
@@ -126,25 +125,25 @@ def knows_layouts(search: BlockSearch) -> bool:
 @pytest.mark.parametrize("refine_after", [0, 1, 100, 10**9])
 def test_bounds_by_layout_are_made_only_where_the_proof_is_late(refine_after: int, avx2: Target) -> None:
     spec = parse_spec(TEXT, avx2)
-    expected, search = BlockSearch(avx2).synthesize(spec), BlockSearch(avx2, refine_after=refine_after)
+    expected, search = SearchSession(avx2).synthesize(spec), SearchSession(avx2, refine_after=refine_after)
     assert search.synthesize(spec) == expected
     assert knows_layouts(search) == (refine_after < 10**9)
 
 
 def test_effort_counts_what_was_taken_apart_without_layouts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    search = BlockSearch(avx2, refine_after=300)
-    assert search.near(parse_spec(TEXT, avx2), SearchBudget(expansions=1000), np.inf) is None
+    search = SearchSession(avx2, refine_after=300)
+    assert search.improve(parse_spec(TEXT, avx2), RunningBudget(expansions=1000)) is None
     assert knows_layouts(search)
     assert 1000 <= search.expansions < 1050
 
 
-@pytest.mark.parametrize("kind", [Full, Late])
+@pytest.mark.parametrize("kind", [MemoryLimitReached, DeadlineReached])
 def test_search_goes_on_without_them_where_memory_or_time_are_up(
     kind: type[MorelloError],
     avx2: Target,
     monkeypatch: pytest.MonkeyPatch,
-    smaller_spaces: Callable[[BlockSearch], list[Target]],
+    smaller_spaces: Callable[[SearchSession], list[Target]],
 ) -> None:
     told: list[Progress] = []
 
@@ -152,11 +151,11 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
         raise kind("up", "")
 
     spec = parse_spec(TEXT, avx2)
-    expected = BlockSearch(avx2).synthesize(spec)
-    search = BlockSearch(avx2, refine_after=300, progress=told.append)
+    expected = SearchSession(avx2).synthesize(spec)
+    search = SearchSession(avx2, refine_after=300, progress=told.append)
     looked = smaller_spaces(search)
-    monkeypatch.setattr("morello.search.layout_bounds.patterns.check", stop)
-    found = search.approach(spec, SearchBudget(gap=0.0, expansions=10**6))
+    monkeypatch.setattr("morello.search.layout_bounds.patterns.check_budget", stop)
+    found = search.search_within(spec, SearchBudget(gap=0.0, expansions=10**6))
     assert (found.impl, found.low) == (expected, found.cost)
     assert not knows_layouts(search)
     assert [one.phase for one in told].count(Phase.LAYOUTS) == 1 + len(looked)
@@ -166,8 +165,8 @@ def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: py
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
     told: list[Progress] = []
-    search = BlockSearch(avx2, refine_after=LATE[1], progress=told.append)
-    search.approach(parse_spec(LATE[0], avx2), SearchBudget(gap=0.001))
+    search = SearchSession(avx2, refine_after=LATE[1], progress=told.append)
+    search.search_within(parse_spec(LATE[0], avx2), SearchBudget(gap=0.001))
     (place,) = [place for place, one in enumerate(told) if one.phase == Phase.LAYOUTS]
     before, there, after = told[place - 1 : place + 2]
     assert before.high is not None
@@ -187,7 +186,7 @@ def test_what_is_known_survives_an_interrupt_while_they_are_made(
 
     spec, store = parse_spec(LATE[0], avx2), SpecStore(tmp_path / "specs.db")
     with pytest.raises(KeyboardInterrupt):
-        BlockSearch(avx2, refine_after=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(
+        SearchSession(avx2, refine_after=LATE[1], progress=stop, cache=DatabaseCache(store)).search_within(
             spec, SearchBudget(gap=0.001)
         )
     known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)

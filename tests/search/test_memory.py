@@ -10,11 +10,10 @@ import pytest
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.kernels.target import Target
-from morello.search import watch
-from morello.search.block_search import BlockSearch
-from morello.search.budget import SearchBudget
+from morello.search import budget
+from morello.search.budget import MemoryLimitReached, SearchBudget, budget_guard, check_budget
+from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
-from morello.search.watch import Full, check, watched
 
 TEXT = "(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 32, 64, 0, 0])"
 
@@ -26,27 +25,27 @@ def steps(most: int) -> Callable[[], int]:
 
 
 def test_what_is_not_limited_is_not_watched() -> None:
-    check(1 << 62)
-    with watched(None):
-        check(1 << 62)
+    check_budget(1 << 62)
+    with budget_guard(None):
+        check_budget(1 << 62)
 
 
 def test_limits_nest() -> None:
-    with watched(1 << 50):
-        check()
-        with watched(1), pytest.raises(Full, match="more than 1 bytes"):
-            check()
-        with watched(None), pytest.raises(Full, match="more than"):
-            check(1 << 50)
-        check()
+    with budget_guard(1 << 50):
+        check_budget()
+        with budget_guard(1), pytest.raises(MemoryLimitReached, match="more than 1 bytes"):
+            check_budget()
+        with budget_guard(None), pytest.raises(MemoryLimitReached, match="more than"):
+            check_budget(1 << 50)
+        check_budget()
 
 
 def test_what_is_about_to_be_made_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "resident_lately", lambda: 60)
-    with watched(100):
-        check(40)
-        with pytest.raises(Full):
-            check(41)
+    monkeypatch.setattr(budget, "resident_recently", lambda: 60)
+    with budget_guard(100):
+        check_budget(40)
+        with pytest.raises(MemoryLimitReached):
+            check_budget(41)
 
 
 def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,27 +58,27 @@ def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.
         count += 1
         return 0
 
-    monkeypatch.setattr(watch, "resident_lately", counted)
-    with watched(1 << 50):
+    monkeypatch.setattr(budget, "resident_recently", counted)
+    with budget_guard(1 << 50):
         Engine([spec.logical], avx2)
     assert count > 20
     for most in (1, count // 2, count):
-        monkeypatch.setattr(watch, "resident_lately", steps(most))
-        with watched(most - 1), pytest.raises(Full):
+        monkeypatch.setattr(budget, "resident_recently", steps(most))
+        with budget_guard(most - 1), pytest.raises(MemoryLimitReached):
             Engine([spec.logical], avx2)
 
 
 def test_it_can_be_tried_again_with_more(avx2: Target) -> None:
-    spec, search = parse_spec(TEXT, avx2), BlockSearch(avx2)
+    spec, search = parse_spec(TEXT, avx2), SearchSession(avx2)
     with pytest.raises(MorelloError, match="more than 1 bytes of memory"):
-        search.approach(spec, SearchBudget(memory=1))
-    assert search.approach(spec, SearchBudget()).gap == 0
+        search.search_within(spec, SearchBudget(memory=1))
+    assert search.search_within(spec, SearchBudget()).gap == 0
 
 
 def test_what_was_worked_out_can_be_forgotten(avx2: Target) -> None:
-    spec, search = parse_spec(TEXT, avx2), BlockSearch(avx2)
+    spec, search = parse_spec(TEXT, avx2), SearchSession(avx2)
     found, solved = search.synthesize(spec), search.solved
-    search.forget()
+    search.reset()
     assert search.solved == solved
     assert search.synthesize(spec) == found
     assert search.solved > solved
@@ -90,7 +89,7 @@ def test_garbage_is_collected_after_set_up_as_before(avx2: Target, enabled: bool
     before = gc.isenabled()
     (gc.enable if enabled else gc.disable)()
     try:
-        BlockSearch(avx2).solve(parse_spec("Move(2×2, (f32, L1), (f32, L1, col_major), serial)", avx2))
+        SearchSession(avx2).solve(parse_spec("Move(2×2, (f32, L1), (f32, L1, col_major), serial)", avx2))
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()

@@ -19,13 +19,11 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites.base import tried_sizes
 from morello.schedule import Position, apply, schedule_of
-from morello.search import ahead
-from morello.search.block_search import BlockSearch
-from morello.search.budget import SearchBudget
-from morello.search.found import Found
-from morello.search.narrow import narrowed, shapes_below
+from morello.search import incumbents
+from morello.search.budget import MemoryLimitReached, SearchBudget
+from morello.search.incumbents import Incumbent, restricted, shapes_below
 from morello.search.progress import Phase, Progress
-from morello.search.watch import Full
+from morello.search.session import SearchSession
 
 TEXTS = [
     "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
@@ -36,17 +34,17 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def searches(avx2: Target) -> dict[str, BlockSearch]:
+def searches(avx2: Target) -> dict[str, SearchSession]:
     """Return what knows the optima."""
-    return {text: BlockSearch(avx2) for text in TEXTS}
+    return {text: SearchSession(avx2) for text in TEXTS}
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_each_space_has_programs_of_its_own_and_those_of_the_first(
-    text: str, avx2: Target, searches: dict[str, BlockSearch]
+    text: str, avx2: Target, searches: dict[str, SearchSession]
 ) -> None:
     spec = parse_spec(text, avx2)
-    found = [BlockSearch(space).synthesize(spec) for space in narrowed(avx2)]
+    found = [SearchSession(space).synthesize(spec) for space in restricted(avx2)]
     costs = [cost_and_peak(impl).cost for impl in found]
     optimum = searches[text].solve(spec)
     assert optimum
@@ -57,25 +55,25 @@ def test_each_space_has_programs_of_its_own_and_those_of_the_first(
 
 
 def test_a_graph_of_many_stages_has_a_program_ahead(
-    avx2: Target, monkeypatch: pytest.MonkeyPatch, smaller_spaces: Callable[[BlockSearch], list[Target]]
+    avx2: Target, monkeypatch: pytest.MonkeyPatch, smaller_spaces: Callable[[SearchSession], list[Target]]
 ) -> None:
     """Its pieces have tables each, so a first program is looked for before these are made, and no more than that."""
     norm = parse_spec("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", avx2)
     shapes = shapes_below(norm.logical, avx2)
-    monkeypatch.setattr(ahead, "MANY_SHAPES", shapes)
+    monkeypatch.setattr(incumbents, "MANY_SHAPES", shapes)
     plain = parse_spec("Softmax(2×8, (f32, GL), (f32, GL), serial)", avx2)
     assert shapes_below(plain.logical, avx2) <= shapes
-    search = BlockSearch(avx2)
+    search = SearchSession(avx2)
     spaces = smaller_spaces(search)
-    assert search.ahead.begin(plain.logical) == 0
-    found = search.approach(norm, SearchBudget(expansions=100_000, gap=1e9))
-    assert search.ahead.program(norm)
+    assert search.incumbents.begin(plain.logical) == 0
+    found = search.search_within(norm, SearchBudget(expansions=100_000, gap=1e9))
+    assert search.incumbents.get(norm)
     assert found.low <= found.cost
-    assert [one.size_bits for one in spaces] == [one.size_bits for one in narrowed(avx2)[:1]]
+    assert [one.size_bits for one in spaces] == [one.size_bits for one in restricted(avx2)[:1]]
 
 
 def test_strips_that_kernels_ask_for_stay(avx2: Target) -> None:
-    (*_, small) = narrowed(avx2)
+    (*_, small) = restricted(avx2)
     assert {str(one) for one in small.layouts(I8, 3)} >= {"layout[0, 1, 2]", "layout[0, 1, 2, 1p4]"}
     assert not any(one.has_strips for one in small.layouts(F32, 3))
 
@@ -87,18 +85,18 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     many: int,
     late: int,
     avx2: Target,
-    searches: dict[str, BlockSearch],
+    searches: dict[str, SearchSession],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "MANY_SHAPES", many)
-    monkeypatch.setattr(ahead, "_LATE", late)
+    monkeypatch.setattr(incumbents, "MANY_SHAPES", many)
+    monkeypatch.setattr(incumbents, "_LATE", late)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec = parse_spec(text, avx2)
     best, optimum = proven(searches[text], spec)
-    search = BlockSearch(avx2)
-    first = search.approach(spec, SearchBudget(expansions=100_000, gap=1e9))
+    search = SearchSession(avx2)
+    first = search.search_within(spec, SearchBudget(expansions=100_000, gap=1e9))
     assert first.low <= optimum <= first.cost == cost_and_peak(first.impl).cost
-    last = search.approach(spec, SearchBudget())
+    last = search.search_within(spec, SearchBudget())
     assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
 
 
@@ -114,24 +112,26 @@ def test_a_program_is_there_before_finer_bounds(
     spaces: int,
     avx2: Target,
     monkeypatch: pytest.MonkeyPatch,
-    smaller_spaces: Callable[[BlockSearch], list[Target]],
+    smaller_spaces: Callable[[SearchSession], list[Target]],
 ) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec, told = parse_spec(text, avx2), list[Progress]()
-    search = BlockSearch(avx2, progress=told.append, refine_after=1)
+    search = SearchSession(avx2, progress=told.append, refine_after=1)
     looked = smaller_spaces(search)
-    found = search.approach(spec, SearchBudget(expansions=100_000))
+    found = search.search_within(spec, SearchBudget(expansions=100_000))
     *_, finer = [one for one in told if one.phase is Phase.LAYOUTS]
     assert len(looked) == spaces
     assert (finer.high is not None) == bool(spaces)
     assert found.low <= found.cost
-    assert search.approach(spec, SearchBudget()).cost == BlockSearch(avx2).approach(spec, SearchBudget()).cost
+    assert (
+        search.search_within(spec, SearchBudget()).cost == SearchSession(avx2).search_within(spec, SearchBudget()).cost
+    )
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let search look into smaller spaces first, and be heard of after each turn."""
-    monkeypatch.setattr(ahead, "MANY_SHAPES", 0)
+    monkeypatch.setattr(incumbents, "MANY_SHAPES", 0)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
 
@@ -145,18 +145,18 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
         if progress.high is not None:
             raise KeyboardInterrupt
 
-    search = BlockSearch(avx2, progress=stop, cache=DatabaseCache(SpecStore(tmp_path / "specs.db")))
+    search = SearchSession(avx2, progress=stop, cache=DatabaseCache(SpecStore(tmp_path / "specs.db")))
     with pytest.raises(KeyboardInterrupt):
-        search.approach(spec, SearchBudget(expansions=100_000))
-    known = search.ahead.program(spec)
+        search.search_within(spec, SearchBudget(expansions=100_000))
+    known = search.incumbents.get(spec)
     assert known
     assert cost_and_peak(known.impl).cost == known.cost == told[-1].high
     assert unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
 
 
 def test_smaller_spaces_are_parts_of_the_space_that_they_are_smaller_than(avx2: Target) -> None:
-    spaces = [avx2, *narrowed(avx2)]
-    parts = [(space, part) for space in spaces for part in narrowed(space)]
+    spaces = [avx2, *restricted(avx2)]
+    parts = [(space, part) for space in spaces for part in restricted(space)]
     assert len(parts) > len(spaces)
     for space, part in parts:
         assert all({*tried_sizes(size, part)} <= {*tried_sizes(size, space)} for size in range(1, 200))
@@ -172,13 +172,13 @@ def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
 
     def fill(progress: Progress) -> None:
         if progress.high is not None:
-            monkeypatch.setattr("morello.search.watch.resident_lately", lambda: 1 << 60)
+            monkeypatch.setattr("morello.search.budget.resident_recently", lambda: 1 << 60)
 
-    search = BlockSearch(avx2, progress=fill)
-    found = search.approach(spec, budget)
+    search = SearchSession(avx2, progress=fill)
+    found = search.search_within(spec, budget)
     assert (found.low, found.expansions, found.cost) == (1, 0, cost_and_peak(found.impl).cost)
-    with pytest.raises(Full):
-        BlockSearch(avx2).approach(spec, budget)
+    with pytest.raises(MemoryLimitReached):
+        SearchSession(avx2).search_within(spec, budget)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -187,16 +187,16 @@ def test_time_that_is_up_before_search_begins_leaves_what_is_known(
     phase: Phase, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, budget = parse_spec(TEXTS[0], avx2), SearchBudget(seconds=1000)
-    optimum = BlockSearch(avx2).solve(spec)
+    optimum = SearchSession(avx2).solve(spec)
     assert optimum
     told: list[Progress] = []
 
     def end(progress: Progress) -> None:
         told.append(progress)
         if progress.phase == phase and progress.high is not None:
-            monkeypatch.setattr("morello.search.watch.time.monotonic", lambda: float("inf"))
+            monkeypatch.setattr("morello.search.budget.time.monotonic", lambda: float("inf"))
 
-    found = BlockSearch(avx2, progress=end).approach(spec, budget)
+    found = SearchSession(avx2, progress=end).search_within(spec, budget)
     assert found.low <= optimum.cost <= found.cost == cost_and_peak(found.impl).cost
     # With bounds by class there is one of the goal.
     assert (found.low > 1) == (phase == Phase.LAYOUTS) == (told[-1].low > 1)
@@ -207,16 +207,16 @@ def test_a_space_has_a_first_program_though_its_tables_took_its_time(
     avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, late = time.monotonic, [0]
-    monkeypatch.setattr(ahead, "_FEW_SHAPES", 0)
+    monkeypatch.setattr(incumbents, "_FEW_SHAPES", 0)
     monkeypatch.setattr(time, "monotonic", lambda: real() + late[0])
 
     def wait(progress: Progress) -> None:
         if progress.phase == Phase.BOUNDS:
             late[0] = 300
 
-    spec, search = parse_spec(TEXTS[0], avx2), BlockSearch(avx2, progress=wait)
+    spec, search = parse_spec(TEXTS[0], avx2), SearchSession(avx2, progress=wait)
     known = known_before_spaces(search, spec, monkeypatch)
-    found = search.approach(spec, SearchBudget(seconds=1000))
+    found = search.search_within(spec, SearchBudget(seconds=1000))
     assert known[0] is None
     assert known[1] is not None
     assert known[1].cost >= found.cost
@@ -227,28 +227,28 @@ def test_a_space_has_a_first_program_though_its_tables_took_its_time(
 def test_there_is_a_bound_once_there_is_a_program_if_there_is_room_for_it(
     room: bool, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "_FEW_SHAPES", 0)
-    spec, search = parse_spec(TEXTS[0], avx2), BlockSearch(avx2)
-    known, made = known_before_spaces(search, spec, monkeypatch), search._made_for
+    monkeypatch.setattr(incumbents, "_FEW_SHAPES", 0)
+    spec, search = parse_spec(TEXTS[0], avx2), SearchSession(avx2)
+    known, made = known_before_spaces(search, spec, monkeypatch), search._build_for
 
     def without_room(spec: Spec) -> object:
         if len(known) > 1 or room:
             return made(spec)
-        raise Full("there is no room")
+        raise MemoryLimitReached("there is no room")
 
-    monkeypatch.setattr(search, "_made_for", without_room)
-    found = search.approach(spec, SearchBudget(expansions=100_000))
+    monkeypatch.setattr(search, "_build_for", without_room)
+    found = search.search_within(spec, SearchBudget(expansions=100_000))
     assert len(known) >= 2
     assert known[1] is not None
     assert (known[1].low > 1) == room
     assert known[1].low <= found.low <= found.cost <= known[1].cost
 
 
-def known_before_spaces(search: BlockSearch, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Found | None]:
+def known_before_spaces(search: SearchSession, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Incumbent | None]:
     """Return a list that takes in what is known of a Spec before each smaller space."""
-    known, smaller = list[Found | None](), search.ahead._smaller
+    known, smaller = list[Incumbent | None](), search.incumbents._restrict
     monkeypatch.setattr(
-        search.ahead, "_smaller", lambda space: known.append(search.ahead.program(spec)) or smaller(space)
+        search.incumbents, "_restrict", lambda space: known.append(search.incumbents.get(spec)) or smaller(space)
     )
     return known
 
@@ -257,7 +257,7 @@ def never(spec: Spec) -> Impl:
     raise AssertionError("a whole schedule leaves nothing to search for")
 
 
-def proven(search: BlockSearch, spec: Spec) -> tuple[Impl, int]:
+def proven(search: SearchSession, spec: Spec) -> tuple[Impl, int]:
     impl = search.synthesize(spec)
     return impl, cost_and_peak(impl).cost
 
@@ -275,8 +275,8 @@ def proven(search: BlockSearch, spec: Spec) -> tuple[Impl, int]:
 def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, most: int) -> None:
     machine = installed().target(target)
     spec = parse_spec(f"{layer}, (f32, GL), (f32, GL), (f32, GL), serial)", machine)
-    assert shapes_below(spec.logical, machine) > ahead.MANY_SHAPES
-    search = BlockSearch(machine)
-    found = search.approach(spec, SearchBudget(expansions=150_000))
+    assert shapes_below(spec.logical, machine) > incumbents.MANY_SHAPES
+    search = SearchSession(machine)
+    found = search.search_within(spec, SearchBudget(expansions=150_000))
     assert search.solved > 0
     assert 0 < found.low < found.cost == cost_and_peak(found.impl).cost < most * found.low

@@ -14,9 +14,9 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
 from morello.search.budget import SearchBudget
-from morello.search.infeasible import impossible
+from morello.search.infeasible import is_infeasible
+from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 from morello.testing.textbook import Textbook
 
@@ -46,7 +46,7 @@ def test_the_cheapest_program_is_that_of_the_textbook_recursion(name: str, text:
     spec = parse_spec(text, target)
     expected = Textbook(target).solve(spec)
     assert expected
-    found = BlockSearch(target).synthesize(spec)
+    found = SearchSession(target).synthesize(spec)
     assert (found, cost_and_peak(found)) == (expected.impl, expected.cost_and_peak)
     assert cost_and_peak(found).cost == cost
 
@@ -56,7 +56,7 @@ def test_the_cheapest_program_is_that_of_the_textbook_recursion(name: str, text:
 def test_a_grouped_convolution_of_bf16_is_worked_out_in_f32(name: str) -> None:
     target = installed().target(name)
     spec = parse_spec("GroupedConv(1×1×1×1×2×2×2×2, (bf16, GL), (bf16, GL), (bf16, GL))", target)
-    found = BlockSearch(target).synthesize(spec)
+    found = SearchSession(target).synthesize(spec)
     assert not any(isinstance(node, Leaf) for node in walk(found))
     assert "convert" in [str(node.expansion.step).split()[0] for node in walk(found) if isinstance(node, Node)]
 
@@ -67,7 +67,7 @@ def test_what_has_no_program_is_told(text: str, name: str) -> None:
     target = installed().target(name)
     spec = parse_spec(text, target)
     with pytest.raises(NoImplementation, match=f"no implementation exists for {spec.op} on {name}") as caught:
-        BlockSearch(target).synthesize(spec)
+        SearchSession(target).synthesize(spec)
     assert "even with all memory of the target" in str(caught.value.hint)
 
 
@@ -82,7 +82,7 @@ TOO_LITTLE = [
 @pytest.mark.parametrize(("text", "why"), TOO_LITTLE)
 def test_too_little_memory_is_told_soon(text: str, why: str, avx2: Target) -> None:
     with pytest.raises(NoImplementation) as caught:
-        BlockSearch(avx2).approach(parse_spec(text, avx2), SearchBudget(expansions=100_000))
+        SearchSession(avx2).search_within(parse_spec(text, avx2), SearchBudget(expansions=100_000))
     assert why in str(caught.value)
 
 
@@ -90,10 +90,10 @@ def test_too_little_memory_is_told_soon(text: str, why: str, avx2: Target) -> No
 def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
     """Also in a search that knew of more memory before, whose bounds are for that."""
     logical = parse_spec("Matmul(1×16×16×16, GL, GL, GL)", avx2).logical
-    search, little = BlockSearch(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0)))
+    search, little = SearchSession(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0)))
     if before:
-        search.approach(Spec(logical, avx2.full_limits()), SearchBudget(gap=1.0))
-    found = search.approach(little, SearchBudget(gap=0.5, expansions=20_000))
+        search.search_within(Spec(logical, avx2.full_limits()), SearchBudget(gap=1.0))
+    found = search.search_within(little, SearchBudget(gap=0.5, expansions=20_000))
     assert found.gap <= 0.5
     assert fits(cost_and_peak(found.impl).peak, little.limits)
 
@@ -104,7 +104,7 @@ def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:
     shown = 0
     for limits in itertools.product((0, 4, 8), (0,), (0, 64, 128), (0, 64), (0,)):
         spec = Spec(logical, limits)
-        if impossible(engine, spec):
+        if is_infeasible(engine, spec):
             shown += 1
             assert textbook.solve(spec) is None
     assert shown

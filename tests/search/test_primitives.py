@@ -17,7 +17,7 @@ from morello.ir.ops import by_name
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 
 PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
 #: What cells can say besides nothing.
@@ -120,7 +120,7 @@ def test_every_cell_of_the_page_is_searched_for() -> None:
 def test_a_program_is_found_for_every_cell(row: Row) -> None:
     target = installed().target(row.target)
     specs = {column: small(row, column, target) for column, _ in row.cells}
-    found = dict(zip(specs, BlockSearch(target).programs([*specs.values()]), strict=True))
+    found = dict(zip(specs, SearchSession(target).programs([*specs.values()]), strict=True))
     for column, cell in row.cells:
         impl = found[column]
         assert (impl is None) == (cell == "–"), column

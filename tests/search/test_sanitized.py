@@ -16,7 +16,7 @@ from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search import library
 from morello.search.budget import SearchBudget
-from morello.search.sources import sources
+from morello.search.library import sources
 
 #: Specs with all kinds of steps, each searched with this budget; of some there is no program.
 SEARCHES = [
@@ -36,7 +36,7 @@ def search_all(database: str) -> None:
     """Search for each Spec with a database, twice, so that answers are recalled; then take all steps on some Specs."""
     from morello.db.database_cache import DatabaseCache
     from morello.db.store import SpecStore
-    from morello.search.block_search import BlockSearch
+    from morello.search.session import SearchSession
     from morello.search.solve.engine import Engine
 
     # With bounds by layout at once, and after a little without.
@@ -45,7 +45,7 @@ def search_all(database: str) -> None:
         for name, text in SEARCHES:
             target = installed().target(name)
             try:
-                found = BlockSearch(target, cache=DatabaseCache(store), refine_after=refine_after).approach(
+                found = SearchSession(target, cache=DatabaseCache(store), refine_after=refine_after).search_within(
                     parse_spec(text, target), SearchBudget(expansions=BUDGET)
                 )
                 print(text, found.low, found.cost, flush=True)

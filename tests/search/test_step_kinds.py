@@ -19,7 +19,7 @@ from morello.rewrites import STANDARD, Rewrite
 from morello.rewrites.base import RewriteCase
 from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.search.solve.generic_rewrites import GenericRewrites
 from morello.testing.textbook import Textbook, differences
 from tools.fuzz.sweep import toy_plugin
@@ -99,7 +99,7 @@ def toy_with(*instead: type[Rewrite]) -> Target:
 
 def found(target: Target, texts: Sequence[str] = TEXTS) -> list[tuple[int, list[str]]]:
     """Return the cost and the steps of the cheapest program of each Spec."""
-    programs = BlockSearch(target).programs([parse_spec(text, target) for text in texts])
+    programs = SearchSession(target).programs([parse_spec(text, target) for text in texts])
     return [(cost_and_peak(impl).cost, steps_of(impl)) for impl in programs if impl]
 
 
@@ -118,7 +118,7 @@ def test_derived_rewrites_give_the_same_programs_on_blocks(monkeypatch: pytest.M
     monkeypatch.setattr(GenericRewrites, "expand", fail)
     target = toy_with(OtherMove, OtherSelect)
     assert found(target) == expected
-    assert BlockSearch(target).slow_rewrites == ()
+    assert SearchSession(target).generic_rewrites == ()
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_derived_rewrites_that_differ_are_right(
 ) -> None:
     """Take them Spec by Spec if they differ in what search on blocks does not ask them."""
     target = toy_with(*instead)
-    textbook, search = Textbook(target), BlockSearch(target)
+    textbook, search = Textbook(target), SearchSession(target)
     textbook.solve(parse_spec(text, target))
     assert len(textbook.seen) > 20
     assert not [*differences(textbook.seen, search.programs)]
-    assert search.slow_rewrites == slow
+    assert search.generic_rewrites == slow
     ((cost, _),), ((plain, _),) = found(target, [text]), found(toy_with(), [text])
     assert cost > plain
 
@@ -157,7 +157,7 @@ def test_search_hears_of_layouts_that_only_some_operations_offer() -> None:
     laid_out = [(step.operand, step.layout) for step in MoveStep.steps(goal.logical, target)]
     assert (1, "col_major") in laid_out
     assert (2, "col_major") not in laid_out
-    textbook, search = Textbook(target), BlockSearch(target)
+    textbook, search = Textbook(target), SearchSession(target)
     textbook.solve(goal)
     assert len(textbook.seen) > 20
     assert not [*differences(textbook.seen, search.programs)]
@@ -167,4 +167,4 @@ def test_moves_that_depend_on_a_register_are_an_error(avx2: Target) -> None:
     rewrites = tuple(FickleMove if rewrite is MoveStep else rewrite for rewrite in avx2.rewrites)
     target = attrs.evolve(avx2, rewrites=rewrites)
     with pytest.raises(PluginError, match=r"no table of search has: layout\[0, 1, 0p2\] in VRF"):
-        BlockSearch(target).programs([parse_spec("Move(8×8, (f32, VRF, v8), (f32, L1), serial)", target)])
+        SearchSession(target).programs([parse_spec("Move(8×8, (f32, VRF, v8), (f32, L1), serial)", target)])

@@ -12,7 +12,7 @@ import pytest
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, Loop, Node, cost_and_peak, walk
 from morello.kernels.target import Target
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook, differences
 from tools.fuzz.sweep import FULL, full_spec
 
@@ -137,7 +137,7 @@ def test_every_spec_on_the_way(name: str, target_named: Callable[[str], Target])
     for text in texts:
         textbook.solve(parse_spec(text, target))
     assert len(textbook.seen) >= count
-    wrong = [*differences(textbook.seen, BlockSearch(target).programs)]
+    wrong = [*differences(textbook.seen, SearchSession(target).programs)]
     assert not wrong, f"{len(wrong)} of {len(textbook.seen)} Specs differ, the first of them:\n{wrong[0]}"
 
 
@@ -145,7 +145,7 @@ def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str]
     """Choose parallel loops, with remainders and without, for Specs that the sweep compares."""
     target = target_named("sharing")
     texts = ("FillZero(3×7, MEM)", "FillZero(7×3, MEM)", "Move(2×2, MEM, (f32, MEM, col_major))")
-    found = [BlockSearch(target).synthesize(parse_spec(text, target)) for text in texts]
+    found = [SearchSession(target).synthesize(parse_spec(text, target)) for text in texts]
     loops = [node.expansion for impl in found for node in walk(impl) if isinstance(node, Node)]
     shared = [one for one in loops if isinstance(one, Loop) and one.parallel]
     cut = {sum(int(tile_range.trips) > 1 for tile_range in one.parts[0].ranges or ()) for one in shared}
@@ -166,7 +166,7 @@ def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target
     """Of programs that search finds without the limit of memory, some do not fit: then it counts."""
     target = target_named("packing")
     text = "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, {}])"
-    search = BlockSearch(target)
+    search = SearchSession(target)
     full = target.levels[-1].capacity
     costs = [
         cost_and_peak(search.synthesize(parse_spec(text.format(limit), target))).cost for limit in (0, 32, 64, full)
@@ -177,5 +177,5 @@ def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target
 @pytest.mark.slow
 def test_all_memory_of_the_target(avx2: Target) -> None:
     known = {**FULL, (1, 16, 16, 16): 3884, (1, 64, 64, 64): 211272}
-    found = BlockSearch(avx2).programs([full_spec(shape, avx2) for shape in known])
+    found = SearchSession(avx2).programs([full_spec(shape, avx2) for shape in known])
     assert {shape: cost_and_peak(impl).cost for shape, impl in zip(known, found, strict=True) if impl} == known

@@ -21,7 +21,7 @@ from morello.ir.ops.fill import FillZero
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from tools.fuzz import campaign
 from tools.fuzz.examine import OutOfTime, within
 from tools.fuzz.specs import drawn_spec
@@ -114,9 +114,9 @@ def specs(toy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
 @pytest.mark.usefixtures("specs")
 def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Search raises, dies, denies that there is a program, or takes its time: each is counted, and all else goes on."""
-    real = BlockSearch.synthesize
+    real = SearchSession.synthesize
 
-    def synthesize(self: BlockSearch, spec: Spec) -> Impl:
+    def synthesize(self: SearchSession, spec: Spec) -> Impl:
         fate = int(spec.shape[0]) % 5
         if fate == 0:
             raise IndexError("planted")
@@ -128,7 +128,7 @@ def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.Monke
             time.process_time()
         return real(self, spec)
 
-    monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
+    monkeypatch.setattr(SearchSession, "synthesize", synthesize)
     code, told = run(toy, "--specs", "10", "--seconds", "0.2", "--patience", "60", "--jobs", "2")
     assert code == 1
     found = counts(told)
@@ -148,12 +148,12 @@ def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("specs")
 @pytest.mark.slow
 def test_a_hang_and_a_crash_are_told_with_the_place(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def synthesize(self: BlockSearch, spec: Spec) -> Impl:
+    def synthesize(self: SearchSession, spec: Spec) -> Impl:
         if spec.shape[0] == 1:
             time.sleep(1000)
         os.abort()
 
-    monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
+    monkeypatch.setattr(SearchSession, "synthesize", synthesize)
     monkeypatch.setattr(campaign, "_SILENCE", 2.0)
     _, told = run(toy, "--specs", "2")
     assert re.search(r"Spec 0 on toy_cpu: worker hangs\n(?s:.*?)test_campaign.py\", line \d+ in synthesize", told)
@@ -163,10 +163,10 @@ def test_a_hang_and_a_crash_are_told_with_the_place(run: Any, toy: Any, monkeypa
 
 
 def test_the_command_told_repeats_a_failure(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def synthesize(self: BlockSearch, spec: Spec) -> Impl:
+    def synthesize(self: SearchSession, spec: Spec) -> Impl:
         raise IndexError(str(spec.shape))
 
-    monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
+    monkeypatch.setattr(SearchSession, "synthesize", synthesize)
     _, told = run(toy, "--specs", "3", "--first", "7")
     stories = re.findall(r"^IndexError: (.*)$", told, re.MULTILINE)
     again = re.findall(r"repeat it with: python -m tools.fuzz.campaign (.*)$", told, re.MULTILINE)

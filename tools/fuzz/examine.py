@@ -18,8 +18,8 @@ from morello.ir.impl import Impl, Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
-from morello.search.block_search import BlockSearch
 from morello.search.library import library
+from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook
 from morello.testing.trials import Trials
 from tools.fuzz.specs import drawn_spec
@@ -103,7 +103,7 @@ class Examiner:
             return self._failure(number, "text means another Spec", text)
         impl: Impl | None = None
         with contextlib.suppress(NoImplementation):
-            impl = within(self.seconds, lambda: BlockSearch(self.target).synthesize(spec))
+            impl = within(self.seconds, lambda: SearchSession(self.target).synthesize(spec))
         brute, fault = self._against_brute_force(spec, impl)
         if fault:
             return self._failure(number, "brute force disagrees", f"{fault}\n\n{text}")

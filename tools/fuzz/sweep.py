@@ -30,7 +30,7 @@ from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.plugins import Combined, Weights
 from morello.plugins.registry import Registry, installed
-from morello.search.block_search import BlockSearch
+from morello.search.session import SearchSession
 from morello.testing.generate import random_spec
 from morello.testing.textbook import Cheapest, Textbook, differences
 
@@ -191,7 +191,7 @@ def sweep(target: Target, rng: random.Random, goals: int, most: int) -> tuple[in
         textbook.most = len(textbook.seen) + most
         with contextlib.suppress(Enough):
             textbook.solve(random_goal(rng, target))
-    return len(textbook.seen), [*differences(textbook.seen, BlockSearch(target, refine_after=0).programs)]
+    return len(textbook.seen), [*differences(textbook.seen, SearchSession(target, refine_after=0).programs)]
 
 
 def full_spec(shape: tuple[int, ...], target: Target) -> Spec:

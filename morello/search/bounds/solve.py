@@ -14,10 +14,10 @@ import numpy as np
 from morello.ir.limits import Limits
 from morello.search.bounds.class_tuples import Classes, SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds
+from morello.search.budget import check_budget
 from morello.search.structs import Structs
 from morello.search.tables.shapes import Key
 from morello.search.tables.step_tables import SearchTables
-from morello.search.watch import check
 
 #: No program costs less: each has a microkernel, and each microkernel costs at least this.
 LEAST = 1.0
@@ -49,14 +49,14 @@ class Bounds(Relaxed):
         """Fill in all values. One pass suffices unless pipelines form a circle; then go on to a fixed point."""
         structs = Structs()
         for bounds in self.by_key.values():
-            check(4 * (bounds.space.count + 1) * (bounds.width + 1))
+            check_budget(4 * (bounds.space.count + 1) * (bounds.width + 1))
             bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), np.inf, dtype=np.float32)
         model = self._pack(structs)
         stale, solved = {*self.order}, set[Key]()
         while stale:
             for key in self.order:
                 if key in stale:
-                    check()
+                    check_budget()
                     stale.remove(key)
                     changed = structs.lib.engine_lower_bounds(model, self.index[key])
                     if changed < 0:

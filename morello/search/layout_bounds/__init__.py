@@ -21,7 +21,7 @@ from rows cannot be stored to columns. Values have to be copied one by one, 9 ea
 ```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
->>> from morello.search.block_search import BlockSearch
+>>> from morello.search.session import SearchSession
 >>> from morello.search.solve.engine import Engine
 >>> target = installed().target("x86_avx2")
 >>> spec = parse_spec("Move(2×2, (f32, L1, row_major), (f32, L1, col_major), serial)", target)
@@ -34,7 +34,7 @@ from rows cannot be stored to columns. Values have to be copied one by one, 9 ea
 >>> grid = engine.layouts.by_key[key]
 >>> int(grid.bound(last, rows, columns))
 36
->>> BlockSearch(target).solve(spec).cost
+>>> SearchSession(target).solve(spec).cost
 36
 
 ```

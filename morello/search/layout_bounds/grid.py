@@ -10,10 +10,10 @@ import numpy as np
 
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.bounds.solve import Bounds
+from morello.search.budget import check_budget
 from morello.search.layout_bounds.patterns import Patterns
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, Space
-from morello.search.watch import check
 
 #: Spaces that would have more bounds than this do without patterns.
 _MOST = 160_000_000
@@ -100,7 +100,7 @@ class Grids:
                 classes = every[one].cls, every[other].cls
                 if classes in bounds.tuples:
                     columns[row, column] = bounds.full[bounds.tuples[classes]]
-        check(8 * int(first[-1]))
+        check_budget(8 * int(first[-1]))
         return Grid(bounds.space, (source, destination), columns, first, np.full(int(first[-1]), np.inf))
 
     def possible(self, key: Key) -> list[AbstractionClasses]:

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from morello.ir.tensor import SPACINGS, Collapsed, DimMap, Every, OperandState, plain
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
+from morello.search.budget import check_budget
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER, least
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.step_tables import SearchTables
 from morello.search.tables.tiles import Kinds, Tiles
-from morello.search.watch import check
 
 #: The distance of runs, in bytes, that bounds tell from others. Telling more of them apart makes search slower.
 FAR = SPACINGS[-1]
@@ -287,7 +287,7 @@ class Patterns:
     def _tiles(self, number: int) -> Tiles:
         """Return the patterns of the tiles of one."""
         while len(self.tile) < len(self.all):
-            check()
+            check_budget()
             pattern = self.all[len(self.tile)]
             cls = self.states.classes[pattern.cls]
             transitions, kinds = self._cuts[cls.rank].lying(pattern, cls.dtype.bytes)

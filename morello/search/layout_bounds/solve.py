@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
+from morello.search.budget import check_budget
 from morello.search.layout_bounds.grid import Grid, Grids, LayoutSteps
 from morello.search.layout_bounds.moves import OperandMoves
 from morello.search.structs import Pointer, Structs
 from morello.search.tables.moves import is_moved
 from morello.search.tables.shapes import Key
-from morello.search.watch import check
 
 #: Values that are worked on at once.
 _CHUNK = 1 << 17
@@ -96,7 +96,7 @@ class LayoutBounds(Grids):
         ends = np.cumsum(np.diff(grid.first)[np.concatenate(grid.space.layers())])
         at = 0
         while at < len(ends):
-            check()
+            check_budget()
             before, end = ends[at - 1] if at else 0, at + 1
             end = max(at + 1, int(np.searchsorted(ends, before + _CHUNK)))
             if structs.lib.engine_fill_layouts(model, number, at, end) < 0:
@@ -122,7 +122,7 @@ class LayoutBounds(Grids):
         sets = moves.sets
         numbers, count = np.array(sets.numbers), len(sets.numbers)
         cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))
-        check(8 * len(cost))
+        check_budget(8 * len(cost))
         from_buffer = structs.ffi.from_buffer
         numbers_of = from_buffer("int32_t[]", shapes.astype(np.int32))
         structs.lib.engine_close_layouts(model, packed, len(shapes), numbers_of, from_buffer("double[]", cost))

@@ -14,6 +14,7 @@ from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.arrays import Bools
 from morello.search.bounds.class_tuples import Classes
 from morello.search.bounds.solve import Bounds
+from morello.search.budget import DeadlineReached, MemoryLimitReached
 from morello.search.layout_bounds.solve import LayoutBounds
 from morello.search.progress import Phase
 from morello.search.solve.abstraction import Abstraction
@@ -27,7 +28,6 @@ from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, key_of
 from morello.search.tables.step_tables import Priority, SearchTables
-from morello.search.watch import Full, Late
 
 
 class Engine:
@@ -78,7 +78,7 @@ class Engine:
             self._begin(Phase.LAYOUTS)
             layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
             abstraction = Abstraction(self.marshaller, self.bounds, layouts).fields()
-        except (Full, Late):
+        except (MemoryLimitReached, DeadlineReached):
             return None
         finer = copy(self)
         finer.layouts = layouts

@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 
 from morello.errors import MorelloError
-from morello.search.budget import SearchBudget
+from morello.search.budget import RunningBudget
 from morello.search.solve.core import Hyperedge, Suspended
 from morello.search.solve.engine import Engine
 
@@ -81,8 +81,8 @@ class Solver:
         self._often(self)
         self._check_costs(goals)
 
-    def approach(self, goal: int, budget: SearchBudget, deadline: float) -> None:
-        """Solve a node, or find a program and bounds as good as they come with some effort, until a deadline.
+    def approach(self, goal: int, budget: RunningBudget) -> None:
+        """Solve a node, or find the best program and bounds within a budget.
 
         Raises what `solve` raises.
         """
@@ -94,7 +94,7 @@ class Solver:
             low, high = self.core.costs(goal)
             used = budget.expansions is not None and self.expansions - before >= budget.expansions
             close = high < float("inf") and high <= (1 + budget.gap) * low
-            return used or close or time.monotonic() >= deadline or budget.full
+            return used or close or budget.late or budget.memory_reached
 
         try:
             for slack in [1.0] if self.core.exhaustive or budget.proves else _SLACKS:

@@ -20,11 +20,11 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
+from morello.search.budget import check_budget
 from morello.search.tables.memoize import StateList, box, evaluated
 from morello.search.tables.operand_states import States
 from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import Priority, StepTables, overridden
-from morello.search.watch import check
 
 #: Costs are capped here; search raises an error for costs past 2^53.
 _MOST = 1 << 62
@@ -188,7 +188,7 @@ class _KernelCalls:
         """Yield the calls by a class that overrides Select's `cases`."""
 
         def cases(states: Sequence[OperandState]) -> list[tuple[Floats, list[_Needs]]]:
-            check()
+            check_budget()
             found: list[tuple[Floats, list[_Needs]]] = []
             with contextlib.suppress(Inapplicable):
                 for case in self.step.cases(self.space.batch(states, self.shapes), self.target):
@@ -209,7 +209,7 @@ class _KernelCalls:
         shape: tuple[Num, ...] = tuple(sizes) if len(self.shapes) > 1 else tuple([int(size[0]) for size in sizes])
 
         def calls(states: Sequence[OperandState]) -> tuple[LogicalSpec, Ints, list[_Needs]] | None:
-            check()
+            check_budget()
             logical = LogicalSpec(self.space.key.op, shape, tuple(states), self.space.key.serial)
             mask = fulfilled(self.kernel, logical, self.target)
             if not anywhere(mask):
@@ -237,7 +237,7 @@ class _KernelCalls:
             codes, count = codes + count * number, count * len(values)
         distinct, which = np.unique(codes[wanted], return_inverse=True)
         size = shapes * len(distinct)
-        check(8 * size)
+        check_budget(8 * size)
         costs = [
             combined_costs(self.kernel, [own.at(some // weight % len(own)) for weight, own in parts], self.target)
             for some in np.array_split(distinct, size // _AT_ONCE + 1)

@@ -16,8 +16,8 @@ from morello.ir.numbers import partition
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.search.arrays import Bools, Floats, Ints
+from morello.search.budget import check_budget
 from morello.search.tables.shapes import Spaces
-from morello.search.watch import check
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -78,7 +78,7 @@ class States:
         for kind in kinds:
             kind.start(self)
         while len(self.cost) < len(self.states):
-            check()
+            check_budget()
             number = len(self.cost)
             self._measure(number)
             for kind in kinds:

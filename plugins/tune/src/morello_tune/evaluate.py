@@ -162,7 +162,7 @@ class Evaluator:
     def _made(self, schedule: Schedule) -> Impl:
         if self.late:
             raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
-        if self.budget.full:
+        if self.budget.memory_reached:
             self._searches = Searches(self.goal.target)
         left = min(self.deadline - time.monotonic(), math.inf if self.budget.seconds is None else self.budget.seconds)
         budget = attrs.evolve(self.budget, seconds=None if left == math.inf else max(0.0, left))

@@ -17,9 +17,8 @@ from morello.rewrites.base import Rewrite
 from morello.runtime.kernel import Kernel
 from morello.runtime.timing import bench
 from morello.schedule import Position, Schedule, Statement, Subschedule, Synthesize, schedule_text
-from morello.search.ahead import MANY_SHAPES
 from morello.search.budget import SearchBudget
-from morello.search.narrow import narrowed, shapes_below
+from morello.search.incumbents import MANY_SHAPES, restricted, shapes_below
 from morello_bounds.certificate import Cut
 from morello_bounds.hooks import Mapper, with_feedback
 from morello_bounds.traffic import program_traffic
@@ -84,7 +83,7 @@ class Completion:
 
     def __attrs_post_init__(self) -> None:
         target = self.goal.target
-        self._searches, self._smaller = Searches(target), Searches(narrowed(target)[-1])
+        self._searches, self._smaller = Searches(target), Searches(restricted(target)[-1])
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> MappedProgram:
         """Return the best program of a mapper's proposals by a key of OBJECTIVES; ties go to the first.

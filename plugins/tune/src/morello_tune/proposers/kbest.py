@@ -38,11 +38,11 @@ class KBest(ProposerSession):
 
     def _cheapest(self) -> list[Proposal]:
         # Not before, as importing search takes long.
-        from morello.search.block_search import BlockSearch
         from morello.search.kbest import cheapest
+        from morello.search.session import SearchSession
 
         start, top = self.task.start, int(self.task.options.get(OPTION) or TOP)
-        search = BlockSearch(start.target)
+        search = SearchSession(start.target)
         seen: dict[str, Proposal] = {}
         for one in islice(cheapest(search, start.spec, printed=True), _LOOKED_AT * top):
             self._looked_at += 1

@@ -1,0 +1,246 @@
+"""Incumbents: the best programs of Specs so far, from earlier searches or from restricted spaces, coarse to fine.
+
+A restricted space is the target with fewer tile sizes and layouts. Its programs are the target's own, at the same
+costs, so they prune the search of the whole space. Its lower bounds do not hold there and are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import attrs
+
+from morello.ir.dtypes import DType
+from morello.ir.impl import Impl
+from morello.ir.layout import Layout
+from morello.ir.ops.compose import Compose
+from morello.ir.spec import LogicalSpec, Spec
+from morello.kernels.target import Target
+from morello.rewrites.base import tried_sizes
+from morello.search.budget import DeadlineReached, MemoryLimitReached, RunningBudget, SearchBudget
+from morello.search.solve.core import Core
+
+#: A Spec with more reachable shapes gets an incumbent from restricted spaces before its tables are built: that is slow.
+MANY_SHAPES = 2_000
+#: The number of restricted spaces searched before the whole one, from `_FEW_SHAPES` shapes on; with fewer shapes it is
+#: 1, as the whole space soon gives better programs.
+_BEFORE, _FEW_SHAPES = 2, 500
+#: Expansions after which a proof, or a first program, is late.
+_LATE = 100_000
+#: The share of the budget left to the whole space, relative to 1 for each restricted one.
+_WHOLE = 0.5
+#: The optimality gap above which restricted spaces are searched although search is under way.
+WIDE = 0.05
+#: The optimality gap at which the search of a restricted space ends.
+_CLOSE = 0.01
+#: Per restricted space, tile sizes are the powers of two with multiples of so many bits: 1 and 4096, then 1, 16, 256...
+_SIZE_BITS = (12, 4, 3, 2)
+#: The number of layouts without strips in restricted spaces. Layouts that kernels declare come on top.
+_PLAIN = 3
+
+
+@attrs.frozen
+class Incumbent:
+    """The best program found for a Spec, its cost, and the proven lower bound on the costs of all programs.
+
+    `expansions` is the budget of expansions that was used up for it, 0 if something else ended the search.
+    """
+
+    impl: Impl
+    cost: int
+    low: int
+    expansions: int = 0
+
+    @property
+    def gap(self) -> float:
+        """Return the optimality gap: the cost is at most this fraction above the optimum."""
+        return self.cost / self.low - 1 if self.cost > self.low else 0.0
+
+    def meets(self, budget: SearchBudget) -> bool:
+        """Return whether an earlier search with this budget cannot have found better. Its time is not recorded.
+
+        An optimal cost without a reconstructed program does not count.
+        """
+        tried = budget.expansions is not None and self.expansions >= budget.expansions
+        return self.low < self.cost and (tried or self.cost <= (1 + budget.gap) * self.low)
+
+
+class RestrictedSession(Protocol):
+    """A search of a restricted space (`SearchSession`)."""
+
+    incumbents: Incumbents
+
+    @property
+    def solved(self) -> int: ...
+    @property
+    def expansions(self) -> int: ...
+    def improve(self, spec: Spec, budget: RunningBudget) -> Incumbent | None: ...
+    def incumbent(self, spec: Spec) -> Incumbent | None: ...
+
+
+class Incumbents:
+    """The best known program of each Spec.
+
+    `restrict` returns a search of a restricted space; `store` is called with each incumbent found there.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        restrict: Callable[[Target], RestrictedSession],
+        store: Callable[[Incumbent], None],
+    ):
+        self._target, self._restrict, self._store = target, restrict, store
+        self._known: dict[Spec, Incumbent] = {}
+        #: Restricted spaces not yet searched, and the number of all.
+        self._spaces: list[Target] = []
+        self._count = 0
+        #: Specs solved in restricted spaces.
+        self.solved = 0
+
+    def get(self, spec: Spec | None) -> Incumbent | None:
+        """Return the best known program of a Spec, or None."""
+        return self._known.get(spec) if spec else None
+
+    def costs(self, spec: Spec | None) -> tuple[int, int | None]:
+        """Return the lower bound and the cost of a Spec's incumbent; 0 and None without one."""
+        known = self.get(spec)
+        return (known.low, known.cost) if known else (0, None)
+
+    def add(self, found: Incumbent) -> None:
+        """Keep the cheaper of a Spec's incumbent and another program, with the higher bound."""
+        before = self._known.get(found.impl.spec, found)
+        best = found if found.cost < before.cost else before
+        self._known[found.impl.spec] = attrs.evolve(best, low=max(before.low, found.low))
+
+    def warm_start(self, spec: Spec, core: Core, goal: int) -> None:
+        """Give the engine the incumbent and the bound of its goal."""
+        if known := self.get(spec):
+            core.assume(goal, known.low, float("inf"))
+            core.tighten(goal, known.cost)
+
+    def begin(self, logical: LogicalSpec) -> int:
+        """List the restricted spaces; return how many of them to search before the whole space."""
+        self._spaces = restricted(self._target)
+        self._count = len(self._spaces)
+        shapes = shapes_below(logical, self._target)
+        # A Compose has tables for each interval of its stages, of fewer dimensions each.
+        pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
+        if pieces * shapes <= MANY_SHAPES:
+            return 0
+        return _BEFORE if shapes >= _FEW_SHAPES else 1
+
+    @property
+    def has_spaces(self) -> bool:
+        """Return whether some restricted spaces are not yet searched."""
+        return bool(self._spaces)
+
+    def until_late(self, budget: RunningBudget) -> RunningBudget:
+        """Return the part of a budget to use before restricted spaces: at most half of the expansions."""
+        most = _LATE if budget.expansions is None else min(_LATE, math.ceil(budget.expansions / 2))
+        return attrs.evolve(budget, expansions=most)
+
+    def before_refinement(self, spec: Spec, core: Core, goal: int, budget: RunningBudget) -> int:
+        """Give the engine an initial incumbent before the tighter bounds are built; return the expansions used.
+
+        A Compose gets none: its tables of a restricted space take as long as these bounds.
+        """
+        if core.costs(goal)[1] < float("inf") or isinstance(spec.logical.op, Compose):
+            return 0
+        left = self.refine(spec, budget, 1)
+        self.warm_start(spec, core, goal)
+        return (budget.expansions or 0) - (left.expansions or 0)
+
+    def before_search(
+        self, spec: Spec, budget: RunningBudget, spaces: int, build: Callable[[], object]
+    ) -> RunningBudget:
+        """Search the first restricted `spaces` for an incumbent; return the budget left.
+
+        The engine is built (`build`) as soon as there is one, for its lower bound: later, time may be up.
+        """
+        for most in range(spaces):
+            if most:
+                with suppress(MemoryLimitReached):
+                    build()
+            budget = self.refine(spec, budget, most + 1)
+        return budget
+
+    def refine(self, spec: Spec, budget: RunningBudget, most: int | None = None) -> RunningBudget:
+        """Search restricted spaces for better incumbents, coarse to fine; return the budget left.
+
+        With an incumbent, only the first `most` spaces are searched. Each space gets an equal share of the remaining
+        expansions and time, the whole space half of one. An interrupt keeps the best program so far.
+        """
+        while self._spaces and budget.expansions != 0:
+            known, now = self.get(spec), time.monotonic()
+            if now >= budget.deadline:
+                break
+            searched = self._count - len(self._spaces)
+            if known and (budget.gap == float("inf") or (most is not None and searched >= most)):
+                break
+            parts = len(self._spaces) + _WHOLE
+            session = self._restrict(self._spaces.pop(0))
+            if known:
+                session.incumbents.add(known)
+            share = attrs.evolve(
+                budget,
+                gap=max(budget.gap, _CLOSE),
+                expansions=None if budget.expansions is None else math.ceil(budget.expansions / parts),
+                deadline=now + (budget.deadline - now) / parts,
+            )
+            try:
+                if not known:
+                    # The first program may take more than the share.
+                    self._learn(session.improve(spec, attrs.evolve(self.until_late(budget), gap=float("inf"))))
+                self._learn(session.improve(spec, share.less(session.expansions)))
+            except DeadlineReached:
+                continue
+            except KeyboardInterrupt:
+                self._learn(session.incumbent(spec))
+                raise
+            finally:
+                self.solved += session.solved
+            budget = budget.less(session.expansions)
+        return budget
+
+    def _learn(self, found: Incumbent | None) -> None:
+        """Add a program of a restricted space without its bound."""
+        if found:
+            unproven = attrs.evolve(found, low=1)
+            self.add(unproven)
+            self._store(unproven)
+
+
+def restricted(target: Target) -> list[Target]:
+    """Return the target with fewer tile sizes and layouts, coarse to fine: subspaces of its own space."""
+
+    def layouts(dtype: DType, rank: int) -> list[Layout]:
+        offered = target.layouts(dtype, rank)
+        plain = [layout for layout in offered if not layout.has_strips]
+        return [*plain[:1], *plain[1:][1 - _PLAIN :], *(one for one in offered if _declared(one, dtype, target))]
+
+    few = attrs.evolve(target, info=attrs.evolve(target.info, layouts=layouts))
+    # Powers of 8 are no subset of powers of 4.
+    finer = (bits for bits in _SIZE_BITS if bits > target.size_bits and bits % target.size_bits == 0)
+    return [attrs.evolve(few, size_bits=bits) for bits in finer]
+
+
+def _declared(layout: Layout, dtype: DType, target: Target) -> bool:
+    """Return whether a kernel declares a layout with strips, up to dimensions that are always 1."""
+    return any(
+        wanted.has_strips
+        and wanted.dims == tuple(one for one in layout.dims if one.dim in {each.dim for each in wanted.dims})
+        for kernel in target.kernels
+        for pattern in kernel.operands
+        for wanted in pattern.layouts
+        if dtype.name in pattern.dtypes
+    )
+
+
+def shapes_below(logical: LogicalSpec, target: Target) -> int:
+    """Return an estimate of the number of shapes reachable from a Spec, which tables and bounds take time for."""
+    return math.prod(1 + len(tried_sizes(size, target)) for size in logical.shape)

@@ -1,0 +1,450 @@
+"""A search session: finds the cheapest programs of Specs of one target.
+
+Its answers equal those of `morello.testing.textbook`: the same costs, peaks and programs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from morello.ir.impl import CostAndPeak, Impl, cost_and_peak
+from morello.ir.limits import Limits, fits
+from morello.ir.spec import LogicalSpec, Spec
+from morello.kernels.target import Target
+from morello.rewrites.base import Rewrite, rewrites_of
+from morello.search.bounds.solve import Bounds
+from morello.search.budget import (
+    DeadlineReached,
+    MemoryLimitReached,
+    RunningBudget,
+    SearchBudget,
+    budget_guard,
+    check_budget,
+    uncollected,
+)
+from morello.search.incumbents import WIDE, Incumbent, Incumbents
+from morello.search.infeasible import is_infeasible, no_implementation, undecided
+from morello.search.progress import Phase, Progress
+from morello.search.reconstruct import MissingPart, Reconstruction
+from morello.search.solution_cache import SolutionCache
+from morello.search.solve.core import RECALLED
+from morello.search.solve.directory import least
+from morello.search.solve.engine import Engine
+from morello.search.solve.generic_rewrites import Uncovered
+from morello.search.solve.solver import RefinementDue, Solver
+from morello.search.step_kinds import is_known
+from morello.search.tables.step_tables import SearchTables
+
+#: Expansions before layout bounds are built, which take longer than many a proof without them.
+REFINE_AFTER = 16_384
+#: Expansions spent to find out whether a limit suffices, for error messages.
+_FEASIBILITY_EXPANSIONS = 30_000
+
+
+@attrs.frozen
+class Alternative:
+    """A step, and the cost of the best program that begins with it: a lower bound unless `exact`."""
+
+    step: Rewrite
+    cost: int
+    exact: bool
+
+
+class SearchSession:
+    """Finds the cheapest programs of Specs of one target. Solved Specs serve later ones of the same sizes.
+
+    Without `prune`, every program is enumerated. Layout bounds are built after `refine_after` expansions. Neither
+    changes an answer.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        prune: bool = True,
+        progress: Callable[[Progress], None] | None = None,
+        cache: SolutionCache | None = None,
+        refine_after: int | None = None,
+    ):
+        self.target = target
+        self.prune = prune
+        self.progress = progress
+        self.cache = cache
+        self.incumbents = Incumbents(target, self._restrict, self._store)
+        self._restricted = False
+        self._refine_after = REFINE_AFTER if refine_after is None else refine_after
+        self._started = time.monotonic()
+        #: The Specs below which the next engine covers all, and their largest limits.
+        self._seeds: dict[LogicalSpec, None] = {}
+        self._ceilings: Limits = (0,) * len(target.levels)
+        self._solver: Solver | None = None
+        #: Specs solved by replaced engines, and expansions by those that a refined one replaced.
+        self._solved_before, self._expansions_before = 0, 0
+        self._programs: dict[Spec, Impl] = {}
+        #: The goal and the budget of the search under way.
+        self._goal: Spec | None = None
+        self._budget = RunningBudget()
+
+    @property
+    def solved(self) -> int:
+        """Specs solved so far, in restricted spaces too."""
+        own = int(self._solver.core.progress.solved) if self._solver else 0
+        return self._solved_before + self.incumbents.solved + own
+
+    @property
+    def expansions(self) -> int:
+        """Specs expanded so far by the engine in use, and before it had layout bounds."""
+        return self._expansions_before + (self._solver.expansions if self._solver else 0)
+
+    @property
+    def generic_rewrites(self) -> tuple[str, ...]:
+        """The keywords of rewrites that search has no tables for, and so applies to one Spec at a time."""
+        return tuple(rewrite.keyword for rewrite in rewrites_of(self.target) if not is_known(rewrite))
+
+    def details(self) -> list[str]:
+        """Return statistics of the search as text."""
+        lines: list[str] = []
+        if self._solver:
+            now = self._solver.core.progress
+            lines.append(
+                f"{now.nodes - 1:,} Specs met in {now.tables:,} tables, {now.solved:,} of them solved; "
+                f"{now.expansions:,} Specs expanded in {now.hyperedges:,} steps, {now.depth:,} deep at most"
+            )
+            if now.abstract_nodes:
+                lines.append(
+                    f"bounds by layout: {now.abstract_nodes:,} abstract Specs met, "
+                    f"{now.abstract_expansions:,} of them expanded"
+                )
+        for keyword in self.generic_rewrites:
+            lines.append(f"`{keyword}` has no tables, so that search applies it to one Spec at a time, which is slow")
+        return lines
+
+    # Goals.
+
+    def solve(self, spec: Spec) -> CostAndPeak | None:
+        """Return cost and peak memory of the cheapest program, or None."""
+        (program,) = self.programs([spec])
+        return cost_and_peak(program) if program else None
+
+    def synthesize(self, spec: Spec) -> Impl:
+        """Return the cheapest program. Raises NoImplementation, which names a memory limit that is too small."""
+        (program,) = self.programs([spec])
+        if program is None:
+            raise no_implementation(spec, self.target, self._feasible, self._maybe_feasible)
+        return program
+
+    def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
+        """Return the cheapest program of each Spec, or None."""
+        self.solve_all(specs)
+        return [Reconstruction(self._ready_solver(), self.cache).optimal(spec, self._programs) for spec in specs]
+
+    def solve_all(self, specs: Sequence[Spec]) -> None:
+        """Solve Specs, and all parts of their programs, without reconstructing the programs."""
+
+        def work(solver: Solver, goals: list[int]) -> None:
+            solver.solve(goals)
+            solver.choose(goals)
+
+        if specs:
+            self._run(specs, work)
+
+    def search_within(self, spec: Spec, budget: SearchBudget) -> Incumbent:
+        """Return the cheapest program, or the best one found within a budget, with its proven lower bound.
+
+        Raises NoImplementation as `synthesize` does, and Undecided if the budget did not suffice for any program.
+        """
+        self._goal, self._budget = spec, budget.start()
+        try:
+            if (stored := self._stored(spec)) and stored.meets(budget):
+                return stored
+            try:
+                found = self._best(spec, self._budget)
+            except (MemoryLimitReached, DeadlineReached):
+                known = self.incumbents.get(spec)
+                if known is None:
+                    raise
+                found = attrs.evolve(known, expansions=0)
+            if self.cache and found.low < found.cost:
+                self.cache.store_incumbent(found)
+            elif self.cache:
+                self.cache.drop_incumbent(spec)
+            return found
+        finally:
+            self._goal, self._budget = None, RunningBudget()
+
+    def improve(self, spec: Spec, budget: RunningBudget) -> Incumbent | None:
+        """Return the best program found within a budget so far, or None. Call it for one goal only."""
+        self._goal, self._budget = spec, budget
+        self._search(spec, budget)
+        return self._incumbent(spec, self._ready_solver(), self.synthesize)
+
+    def incumbent(self, spec: Spec) -> Incumbent | None:
+        """Return the best program so far, or None, without any search."""
+        if self._solver is None or not fits(spec.limits, self._solver.engine.ceilings):
+            return None
+        try:
+            return self._incumbent(spec, self._solver)
+        except MissingPart:
+            return None
+
+    def alternatives(self, spec: Spec, count: int) -> list[Alternative]:
+        """Return the chosen step of a Spec and the `count` best others, cheapest first; nothing without a program.
+
+        The costs of the others are computed as far as needed to order them.
+        """
+        if self.programs([spec]) == [None]:
+            return []
+        solver = self._ready_solver()
+        (cell,) = solver.engine.directory.nodes_of([spec])
+        if solver.core.chosen(cell).priority == RECALLED:
+            solver.choose_own(cell)
+        ranking = solver.ranking(cell, solver.core.chosen(cell).priority, count)
+        return [Alternative(solver.engine.step(cell, one.priority), int(one.cost), one.exact) for one in ranking]
+
+    def reset(self) -> None:
+        """Release all that was computed."""
+        self._solved_before, self._solver = self.solved, None
+        self._seeds.clear()
+        self._programs.clear()
+
+    # Search within a budget.
+
+    def _best(self, spec: Spec, budget: RunningBudget) -> Incumbent:
+        """Return the best program found within a budget."""
+        granted = budget
+        spaces = self.incumbents.begin(spec.logical)
+        if self._uses_restricted(budget) and self._solver is None:
+            budget = self.incumbents.before_search(spec, budget, spaces, lambda: self._build_for(spec))
+        goal, low, high = self._search(spec, budget)
+        if low < high > (1 + budget.gap) * low and self._ceilings != spec.limits:
+            # Bounds for these limits alone may be tighter.
+            self._ceilings = spec.limits
+            goal, low, high = self._search(spec, budget)
+        if low >= high:
+            return Incumbent(self.synthesize(spec), int(high), int(high))
+        if high == float("inf"):
+            raise undecided(spec, granted, late=granted.late)
+        impl = self._best_program(spec, self._ready_solver(), goal, self.synthesize)
+        found = Incumbent(impl, int(cost_and_peak(impl).cost), int(low))
+        early = granted.late or granted.memory_reached or found.gap <= granted.gap
+        return found if early else attrs.evolve(found, expansions=granted.expansions or 0)
+
+    def _search(self, spec: Spec, budget: RunningBudget) -> tuple[int, float, float]:
+        """Search within a budget; return the goal's node, its lower bound and its incumbent's cost."""
+        before = self._expansions_before
+
+        def work(solver: Solver, goals: list[int]) -> None:
+            self._approach(spec, solver, goals[0], budget.less(self._expansions_before - before))
+
+        self._run([spec], work)
+        solver = self._ready_solver()
+        (goal,) = solver.engine.directory.nodes_of([spec])
+        return goal, *solver.core.costs(goal)
+
+    def _approach(self, spec: Spec, solver: Solver, goal: int, budget: RunningBudget) -> None:
+        """Search a node within a budget; if the proof is late, get incumbents from restricted spaces."""
+        self.incumbents.warm_start(spec, solver.core, goal)
+        if self._uses_restricted(budget) and self.incumbents.has_spaces:
+            before = solver.expansions
+            try:
+                solver.approach(goal, self.incumbents.until_late(budget))
+            except RefinementDue:
+                self._expansions_before += self.incumbents.before_refinement(spec, solver.core, goal, budget)
+                raise
+            budget = budget.less(solver.expansions - before)
+            low, high = solver.core.costs(goal)
+            if low < high > (1 + max(budget.gap, WIDE)) * low:
+                if known := self.incumbent(spec):
+                    self.incumbents.add(known)
+                budget = self.incumbents.refine(spec, budget)
+                self.incumbents.warm_start(spec, solver.core, goal)
+        solver.approach(goal, budget)
+
+    def _uses_restricted(self, budget: SearchBudget) -> bool:
+        """Return whether incumbents from restricted spaces may help."""
+        return self.prune and not self._restricted and not budget.proves and not self.generic_rewrites
+
+    def _restrict(self, space: Target) -> SearchSession:
+        """Return a search of a restricted space."""
+        session = SearchSession(space, progress=self._report_restricted, refine_after=self._refine_after)
+        session._restricted = True
+        return session
+
+    def _feasible(self, spec: Spec) -> CostAndPeak | None:
+        """Return the figures of any program of a Spec, or None if it has none. Raises Undecided."""
+        if not self._maybe_feasible(spec):
+            return None
+        self._ceilings = spec.limits
+        budget = RunningBudget(gap=float("inf"), expansions=_FEASIBILITY_EXPANSIONS, memory=self._budget.memory)
+        goal, low, high = self._search(spec, budget)
+        if low == float("inf"):
+            return None
+        if high == float("inf"):
+            raise undecided(spec, budget, late=False)
+        if low >= high:
+            return self.solve(spec)
+        return cost_and_peak(self._best_program(spec, self._ready_solver(), goal, self.synthesize))
+
+    def _maybe_feasible(self, spec: Spec) -> bool:
+        """Return False if bounds alone prove that a Spec has no program; others of its sizes were searched before."""
+        return not is_infeasible((self._solver or self._ready_solver()).engine, spec)
+
+    # Programs.
+
+    def _incumbent(self, spec: Spec, solver: Solver, search: Callable[[Spec], Impl] | None = None) -> Incumbent | None:
+        """Return the best program so far with its bound, or None. Missing parts are found by `search`."""
+        (goal,) = solver.engine.directory.nodes_of([spec])
+        low, high = solver.core.costs(goal)
+        if high == float("inf"):
+            return None
+        return Incumbent(self._best_program(spec, solver, goal, search), int(high), int(low))
+
+    def _best_program(
+        self, spec: Spec, solver: Solver, goal: int, search: Callable[[Spec], Impl] | None = None
+    ) -> Impl:
+        known, best = self.incumbents.get(spec), solver.core.best(goal)
+        if known and not best and known.cost == solver.core.costs(goal)[1]:
+            return known.impl
+        return Reconstruction(solver, self.cache).best(spec, goal, best, search)
+
+    def _stored(self, spec: Spec) -> Incumbent | None:
+        """Return the cached incumbent of a Spec, which then is an incumbent of this search, too."""
+        if self.cache is None:
+            return None
+        self.cache.attach(self.target)
+        found = self.cache.incumbent(spec)
+        if found:
+            self.incumbents.add(found)
+        return found
+
+    # Engines.
+
+    def _run(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> None:
+        """Do some work on the nodes of Specs, repeatedly until no engine has to be replaced."""
+        self._cover(specs)
+        while not self._finished(specs, work):
+            pass
+
+    def _finished(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> bool:
+        """Do some work; return False if it takes an engine that covers more or has tighter bounds."""
+        solver = self._ready_solver()
+        try:
+            work(solver, solver.engine.directory.nodes_of(specs))
+            return True
+        except KeyboardInterrupt:
+            self._store_incumbent()
+            raise
+        except Uncovered as error:
+            self._seeds.setdefault(error.logical)
+            self._solved_before += int(solver.core.progress.solved)
+            # Its memory is released before the next engine is built.
+            self._solver = None
+        except RefinementDue:
+            self._refine(solver)
+        finally:
+            solver.core.release()
+            if self.cache:
+                self.cache.save(solver.engine, solver, final=True)
+        return False
+
+    def _cover(self, specs: Sequence[Spec]) -> None:
+        """Add the Specs that the engine in use does not cover to the seeds of the next one."""
+        for logical in dict.fromkeys(spec.logical for spec in specs):
+            if not (self._solver and self._solver.engine.directory.covers(logical)):
+                self._seeds.setdefault(logical)
+        self._ceilings = tuple(map(max, zip(self._ceilings, *(spec.limits for spec in specs), strict=True)))
+
+    def _build_for(self, spec: Spec) -> None:
+        """Build an engine that covers a Spec, too."""
+        self._cover([spec])
+        self._ready_solver()
+
+    def _ready_solver(self) -> Solver:
+        """Return a solver that covers all seeds."""
+        tables = None
+        if self._solver:
+            before = self._solver.engine
+            same = len(before.seeds) == len(self._seeds)
+            if same and before.ceilings == self._ceilings:
+                return self._solver
+            self._solved_before += int(self._solver.core.progress.solved)
+            tables = before.search_tables if same else None
+            # Two engines never take memory at once.
+            self._solver = before = None
+        # Without any program, a late engine is better than none.
+        deadline = self._budget.deadline if self.incumbents.get(self._goal) else float("inf")
+        with budget_guard(self._budget.memory, deadline), uncollected():
+            engine = self._engine(tables)
+        self._solver = self._with(engine)
+        return self._solver
+
+    def _engine(self, tables: SearchTables | None) -> Engine:
+        """Return an engine that covers all seeds."""
+        return Engine(
+            self._seeds,
+            self.target,
+            ceilings=self._ceilings,
+            prune=self.prune,
+            recalls=self.cache is not None and self.cache.attach(self.target),
+            begin=self._report_phase,
+            bounded=self._note_bound,
+            tables=tables,
+        )
+
+    def _with(self, engine: Engine) -> Solver:
+        return Solver(engine, answers=self.cache, often=self._report, save=self._save, refine_after=self._refine_after)
+
+    def _refine(self, solver: Solver) -> None:
+        """Start over with layout bounds and the best program so far, unless they exceed the budget."""
+        self._store_incumbent(add=True)
+        with budget_guard(self._budget.memory, self._budget.deadline), uncollected():
+            engine = solver.engine.refined()
+        if engine:
+            self._solved_before += int(solver.core.progress.solved)
+            self._expansions_before += solver.expansions
+            self._solver = self._with(engine)
+
+    # Reports.
+
+    def _report(self, solver: Solver) -> None:
+        # Bounds are stored first, so that reported ones are not lost.
+        if self.cache and self.cache.save_bounds(solver.engine, solver):
+            self._store_incumbent()
+        if self.progress:
+            now, seconds = solver.core.progress, time.monotonic() - self._started
+            self.progress(Progress(self.solved, seconds, now.tables, now.tables_done, *solver.goal_costs()))
+
+    def _report_phase(self, phase: Phase) -> None:
+        check_budget()
+        if self.progress:
+            low, high = self._solver.goal_costs() if self._solver else self.incumbents.costs(self._goal)
+            self.progress(Progress(self.solved, time.monotonic() - self._started, low=low, high=high, phase=phase))
+
+    def _report_restricted(self, progress: Progress) -> None:
+        """Pass on the progress of a restricted space with the bound of the whole one."""
+        if self.progress:
+            self.progress(attrs.evolve(progress, low=self.incumbents.costs(self._goal)[0]))
+
+    def _note_bound(self, bounds: Bounds) -> None:
+        """Record the lower bound of the goal, in case the search ends before it begins."""
+        if self._goal and (found := self.incumbents.get(self._goal)):
+            self.incumbents.add(attrs.evolve(found, low=int(least(bounds, self._goal.logical))))
+
+    def _save(self, solver: Solver) -> None:
+        if self.cache:
+            self.cache.save(solver.engine, solver, final=False)
+        check_budget()
+
+    def _store_incumbent(self, *, add: bool = False) -> None:
+        """Cache the best program so far of the goal under way; with `add`, make it an incumbent of restarts."""
+        if self._goal and (add or self.cache) and (found := self.incumbent(self._goal)):
+            if add:
+                self.incumbents.add(found)
+            self._store(found)
+
+    def _store(self, found: Incumbent) -> None:
+        if self.cache:
+            self.cache.store_incumbent(found)
