@@ -86,9 +86,9 @@ def test_groups_are_convolutions_of_their_own() -> None:
 
 
 def test_other_operations_are_refused() -> None:
-    with pytest.raises(MorelloError, match="Relu is no convolution"):
+    with pytest.raises(MorelloError, match="Relu is not a convolution"):
         layer("Relu(8, (f32, GL), (f32, GL), serial)")
-    with pytest.raises(MorelloError, match="no algorithm 'magic'"):
+    with pytest.raises(MorelloError, match="unknown algorithm 'magic'"):
         CONV2_X.moves("magic", 1024)
 
 

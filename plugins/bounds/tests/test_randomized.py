@@ -82,7 +82,7 @@ def test_counters_are_no_part_of_proofs(avx2: Target) -> None:
     bound = traffic(nest, 1 << 10)
     assert bound.resident == {0, 1}
     check(bound)
-    with pytest.raises(MorelloError, match="points may do without"):
+    with pytest.raises(MorelloError, match="points may compute without"):
         check(attrs.evolve(bound, resident=frozenset()))
 
 

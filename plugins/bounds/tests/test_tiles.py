@@ -148,7 +148,7 @@ def test_whole_tiles_are_the_largest(sizes: tuple[int, ...], memory: int) -> Non
 
 
 def test_too_little_memory_for_a_tile() -> None:
-    with pytest.raises(MorelloError, match="not even a tile of one point"):
+    with pytest.raises(MorelloError, match="a tile of one point does not fit"):
         whole_tile(product(4, 4, 4), [FastMemory(2, (0, 1, 2))])
     with pytest.raises(MorelloError, match="no tiles"):
         largest_tile(product(4, 4, 4), 1)

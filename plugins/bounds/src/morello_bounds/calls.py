@@ -1,4 +1,4 @@
-"""CallTable that programs can make: every microkernel on all shapes and states that search meets, at its least cost."""
+"""Kernel calls that programs can make: every microkernel on all shapes and states of search, at its least cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CallTable:
 
     `levels` are numbers of the target's, `bytes`, [operands, calls], what the operands hold, `work`, [calls], the
     points of each family of operations, and `cost`, [calls], the least that a call costs, in any layout. `moves` is
-    True for operations that copy values, on the way of which operands get elsewhere.
+    True for operations that copy values between levels.
     """
 
     op: str
@@ -61,7 +61,7 @@ class CallTable:
 
 @attrs.frozen(eq=False)
 class RequiredWork:
-    """Points that programs of a Spec have to work out, at least, by family of operations; and the calls that can."""
+    """The least points that programs of a Spec compute, by family of operations, and the calls that compute them."""
 
     points: tuple[int, ...]
     calls: tuple[CallTable, ...]
@@ -71,14 +71,14 @@ class RequiredWork:
 
 @lru_cache(maxsize=4)
 def work_of(spec: Spec, target: Target) -> RequiredWork:
-    """Return what programs of a Spec have to work out, and the calls they may make for it.
+    """Return the points that programs of a Spec compute, and the calls that they may make.
 
-    Raises MorelloError for a target with rewrites of which nobody knows whether they keep all points.
+    Raises MorelloError for a target with rewrites other than Morello's own, which may leave out points.
     """
     strange = [rewrite.keyword for rewrite in rewrites_of(target) if not _is_known(rewrite)]
     if strange:
         raise MorelloError(
-            f"{target.name} has the rewrite `{strange[0]}`, of which it is not known what it leaves to compute",
+            f"{target.name} has the rewrite `{strange[0]}`, which may leave out points",
             "bounds on costs are for targets with Morello's own rewrites",
         )
     tables = SearchTables([spec.logical], target, [kind.tables for kind in KINDS])
@@ -101,13 +101,13 @@ def work_of(spec: Spec, target: Target) -> RequiredWork:
 
 
 def _is_known(rewrite: type[Rewrite]) -> bool:
-    """Return whether a rewrite does what one of Morello's own does, in perhaps fewer cases, or selects kernels."""
+    """Return True for Morello's own rewrites, restrictions of these, and selections of kernels."""
     own = (one for one in STANDARD if issubclass(rewrite, one) and overridden(rewrite, one) <= {"steps"})
     return issubclass(rewrite, Select) or next(own, None) is not None
 
 
 def _stages(logical: LogicalSpec) -> list[tuple[Operation, int, int]]:
-    """Return the operations that make up a Spec: each with its rank, and how many points of it are needed at least."""
+    """Return the operations of a Spec, each with its rank and the least points needed of it."""
     op = logical.op
     if not isinstance(op, Compose):
         return [(op, len(logical.shape), prod(map(int, logical.shape)))]
@@ -118,7 +118,7 @@ def _stages(logical: LogicalSpec) -> list[tuple[Operation, int, int]]:
 
 
 def _needed(dims: tuple[Extent, ...], shape: tuple[int, ...]) -> int:
-    """Return how many points of a stage are asked for at least: strides leave some out, and dimensions may agree."""
+    """Return a lower bound on the points used of a stage: strides skip some, and dimensions may agree."""
     count, used = 1, set[int]()
     for extent in dims:
         loops = {loop for loop, _ in extent.terms}
@@ -129,7 +129,7 @@ def _needed(dims: tuple[Extent, ...], shape: tuple[int, ...]) -> int:
 
 
 def _below(space: Space, tables: SearchTables) -> set[Key]:
-    """Return the spaces that loops and pipelines lead to; moves of operands aside, whose copies allocations pay for."""
+    """Return the spaces that loops and pipelines lead to. Moves are left out, as allocations pay for their copies."""
     dtypes = [*tables.spaces.dtypes[space.key]]
     return {
         key
@@ -151,9 +151,9 @@ def _closure(start: Key, below: Mapping[Key, set[Key]]) -> set[Key]:
 def _families(
     stages: list[tuple[Operation, int, int]], below: Mapping[Key, set[Key]], serial: bool
 ) -> tuple[list[set[Operation]], list[int]]:
-    """Return operations in families, and the points of each: what one stage may become is of its family.
+    """Return families of operations, and the points of each. A family has all operations that a stage may become.
 
-    Stages with an operation in common have one family together.
+    Stages with a common operation share a family.
     """
     families: list[set[Operation]] = []
     points: list[int] = []
@@ -173,12 +173,12 @@ def _families(
 
 
 def _computes(key: Key) -> bool:
-    """Return True for operations that work something out, other than copies and constants."""
+    """Return True for operations other than copies and constants."""
     return key.op.flops((2,) * key.rank) > 0
 
 
 def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operation]]) -> Iterator[CallTable]:
-    """Yield the calls for one operation, of which there are finitely many that fit into memory."""
+    """Yield the calls for one operation that fit into memory."""
     space = tables.spaces.by_key[key]
     shapes = [space.operand_shapes(index).prod(axis=0) for index in range(len(space.operands))]
     work = _work(key, space, families)

@@ -1,18 +1,18 @@
-"""Costs that no program is below: prices that show it, and a check of them, without search and its bounds.
+"""Certificates: lower bounds on the cost of all programs, proven by prices, without search and its bounds.
 
-A program is calls of kernels, and allocations that take operands from level to level. Of each *cut* between faster and
-slower levels it is known what has to cross it (`traffic`), and of each family of operations how many points have to be
-worked out (`calls`). A certificate has prices: for each point of a family, and for bytes at each cut, once for all that
-is touched (`touch`) and once for what has to come again (`again`). No allocation and no call costs less than
-what it does is worth at these prices. So no program costs less than the worth of all that has to be done:
+A program consists of kernel calls, and of allocations that move operands between levels. The bytes that cross each
+*cut* between faster and slower levels are bounded by `traffic`, the points of each family of operations by `calls`. A
+certificate has prices: for each point of a family, and for each byte at a cut, once if it is touched (`touch`) and once
+if it is moved again (`again`). No allocation and no call costs less than its worth at these prices, so no program costs
+less than the worth of all required points and bytes:
 
     allocation:  Σ bytes · (touch + again) over the cuts it crosses            ≤ m(source) + m(destination)
     call:        points · price + Σ touch · bytes beyond a cut                 ≤ its cost
                  − Σ again · τ · points over cuts that no operand is beyond
 
-The last line says what points cost that are worked out with all operands on the fast side: by `Segments`, so many
-points take at least τ · points − T bytes across the cut; those of calls that read beyond the cut take what they read.
-Parallel loops run a body as often as one of the threads does, so that a thread's share of everything is what counts.
+The last line is for points computed with all operands on the fast side: by `Segments`, they move at least
+τ · points − T bytes across the cut. Calls that read beyond the cut pay for the bytes they read. Parallel loops run a
+body as often as one thread does, so that all work is divided by the number of threads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from morello_bounds.traffic import Segments, Traffic, check, traffic
 
 #: Prices are multiples of 1/_UNIT.
 _UNIT = 1 << 24
-#: CallTable that break a price by less than so much of their cost are not looked at again: rounding down sees to them.
+#: Calls that violate a price by less than this share of their cost are left to rounding.
 _CLOSE = 1e-7
 _MOST_ROUNDS = 60
 
@@ -45,8 +45,8 @@ _MOST_ROUNDS = 60
 class Cut:
     """A boundary: levels before number `level` are on the fast side.
 
-    `touched` are the bytes of operands that are beyond it to begin with and have to cross it, or be read or written
-    there. Per point that is worked out inside, `rate` bytes come across it, but for `spared` in all.
+    `touched` has the bytes of operands on the slow side, which cross it or are read or written there. Points computed
+    on the fast side move `rate` bytes each across it, minus `spared` in all.
     """
 
     level: int
@@ -62,7 +62,7 @@ class Cut:
 
 @attrs.frozen
 class Certificate:
-    """No program of a Spec costs less than `cost`. Prices are in units of cost."""
+    """A proof that every program of a Spec costs at least `cost`. Prices are in units of cost."""
 
     spec: Spec
     target: Target = attrs.field(repr=False, eq=False)
@@ -78,7 +78,7 @@ class Certificate:
 
     @property
     def cost(self) -> int:
-        """Return the cost that no program is below; at least 1, as every program has a kernel."""
+        """Return the lower bound on cost; at least 1, as every program has a kernel."""
         return max(1, ceil(self.computing + self.moving))
 
     @property
@@ -89,7 +89,7 @@ class Certificate:
 
     @property
     def moving(self) -> Fraction:
-        """Return the worth of all that crosses cuts."""
+        """Return the worth of all bytes that cross cuts."""
         return sum(
             (
                 touch * Fraction(cut.touched, self.threads) - again * cut.spared
@@ -100,14 +100,14 @@ class Certificate:
 
 
 def certificate(spec: Spec, target: Target) -> Certificate:
-    """Return the best certificate that is found for a Spec. Raises MorelloError for targets with strange rewrites."""
+    """Return the best certificate found for a Spec. Raises MorelloError for targets with rewrites of their own."""
     work, cuts = work_of(spec, target), cuts_of(spec, target)
     prices = _best_prices(spec, work, cuts, target)
     return _with_prices(spec, target, work, cuts, *prices)
 
 
 def memory_inside(spec: Spec, target: Target, level: int) -> int:
-    """Return the bytes that programs of a Spec may hold in levels before `level`; each register holds what it can."""
+    """Return the bytes that programs of a Spec may hold in levels before `level`, with each register full."""
     widest = max(state.dtype.bytes for state in spec.logical.states)
     total = 0
     for one, limit in zip(target.levels[:level], spec.limits, strict=False):
@@ -116,7 +116,7 @@ def memory_inside(spec: Spec, target: Target, level: int) -> int:
 
 
 def cuts_of(spec: Spec, target: Target) -> tuple[Cut, ...]:
-    """Return the cuts between levels, fastest first; one behind all registers is the first."""
+    """Return the cuts between levels, fastest first, beginning behind all registers."""
     return tuple(
         cut_of(level, traffic(bare.nest, bare.memory, bare.resident, single=is_single(spec)), spec, target)
         for level, bare in sides(spec, target).items()
@@ -124,7 +124,7 @@ def cuts_of(spec: Spec, target: Target) -> tuple[Cut, ...]:
 
 
 def sides(spec: Spec, target: Target) -> dict[int, Traffic]:
-    """Return for the level behind each cut what has to cross it, without a proof that anything comes again."""
+    """Return the compulsory traffic of each cut, by the number of the level behind it."""
     nest = _narrowest(spec, target)
     numbers = {level.name: number for number, level in enumerate(target.levels)}
     home = [numbers[state.level] for state in spec.logical.states]
@@ -137,7 +137,7 @@ def sides(spec: Spec, target: Target) -> dict[int, Traffic]:
 
 
 def _narrowest(spec: Spec, target: Target) -> Nest:
-    """Return the nest of a Spec, values as narrow as casts on a move may make them: wider copies only move more."""
+    """Return the nest of a Spec with inputs of the narrowest type that casts on moves allow; wider ones move more."""
     nest = nest_of(spec)
     arrays = tuple(
         array if array.writes else attrs.evolve(array, bytes=min(one.bytes for one in _casts(state.dtype, target)))
@@ -147,7 +147,7 @@ def _narrowest(spec: Spec, target: Target) -> Nest:
 
 
 def _casts(dtype: DType, target: Target) -> set[DType]:
-    """Return the types that moves may bring a value to, and its own."""
+    """Return the types that moves may cast a value to, and its own."""
     found = {dtype}
     while more := {by_name(to) for start, to in target.info.casts if by_name(start) in found} - found:
         found |= more
@@ -155,7 +155,7 @@ def _casts(dtype: DType, target: Target) -> set[DType]:
 
 
 def cut_of(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
-    """Return the cut before a level of which so much traffic is proven."""
+    """Return the cut before a level with the proven traffic."""
     outside = [array for number, array in enumerate(found.nest.arrays) if number not in found.resident]
     touched = sum(found.nest.touched(array) * array.bytes for array in outside)
     rate, spared = _rate(found.segments, _made_inside(spec, found.nest, target))
@@ -163,14 +163,14 @@ def cut_of(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
 
 
 def _made_inside(spec: Spec, nest: Nest, target: Target) -> int:
-    """Return the bytes of values that come up on the fast side without a move: results that are converted once."""
+    """Return the bytes of values that appear on the fast side without a move: converted results."""
     if Convert not in target.rewrites or next(iter(Convert.steps(spec.logical, target)), None) is None:
         return 0
     return sum(nest.touched(one) * one.bytes for one in nest.arrays if one.writes)
 
 
 def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
-    """Return the bytes per point that segments load, and how much less in all: the last one, padding, new values."""
+    """Return the bytes loaded per point, and those spared: by the last segment, padding and converted values."""
     if proof is None:
         return Fraction(0), Fraction(0)
     valid = proof.nest.points - proof.nest.lost
@@ -179,7 +179,7 @@ def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
 
 
 def crossings(target: Target, cuts: Sequence[Cut]) -> list[tuple[list[int], Fraction]]:
-    """Return which cuts a move may cross inwards, by number, and the cost of a byte of it; for each pair of levels."""
+    """Return the cuts that a move crosses inwards, by number, and its cost per byte, for each pair of levels."""
     numbers = {level.name: number for number, level in enumerate(target.levels)}
     found: list[tuple[list[int], Fraction]] = []
     for source, level in enumerate(target.levels):
@@ -192,7 +192,7 @@ def crossings(target: Target, cuts: Sequence[Cut]) -> list[tuple[list[int], Frac
 
 
 def _per_byte(target: Target, level: int) -> Fraction:
-    """Return the least that a byte of a tensor adds to what its move costs."""
+    """Return the least cost that a byte of a tensor adds to its move."""
     one = target.levels[level]
     return Fraction(0) if one.is_register else Fraction(one.hit_cost, one.unit)
 
@@ -200,9 +200,9 @@ def _per_byte(target: Target, level: int) -> Fraction:
 def _best_prices(
     spec: Spec, work: RequiredWork, cuts: Sequence[Cut], target: Target
 ) -> tuple[list[float], list[float], list[float]]:
-    """Return prices of points, and of bytes at cuts, whose worth is the most, to within rounding.
+    """Return the prices of points, and of bytes at cuts, with the largest worth, up to rounding.
 
-    Few calls decide: those that break the prices most join the linear program until none does.
+    The linear program starts with few calls; those that violate the prices most are added until none does.
     """
     families, count = len(work.points), len(cuts)
     threads = threads_of(spec, target)
@@ -219,12 +219,12 @@ def _best_prices(
         at_cut = [float(at in crossed) for at in range(count)]
         rows.append([*[0.0] * families, *at_cut, *at_cut])
         right.append(float(cost))
-    # Where there is no move across a cut, and no call, nothing limits a price: there is no program then.
-    dearest = float(sum(_per_byte(target, level) for level in range(len(target.levels))))
+    # Without moves across a cut and without calls, prices are unlimited, as there is no program.
+    price_limit = float(sum(_per_byte(target, level) for level in range(len(target.levels))))
     called = {family for call in work.calls for family in call.work}
-    limits = [0.0 if family not in called else inf for family in range(families)] + [dearest] * count
-    # Without a proof of more than what is touched, nothing comes again.
-    limits += [dearest if cut.rate else 0.0 for cut in cuts]
+    limits = [0.0 if family not in called else inf for family in range(families)] + [price_limit] * count
+    # Without a proof of more than compulsory bytes, none is moved again.
+    limits += [price_limit if cut.rate else 0.0 for cut in cuts]
     for place, limit in enumerate(limits):
         if limit < inf:
             rows.append([float(at == place) for at in range(len(worth))])
@@ -249,17 +249,17 @@ def _best_prices(
 
 
 def threads_of(spec: Spec, target: Target) -> int:
-    """Return how many threads may share the work of a Spec."""
+    """Return the number of threads that may share the work of a Spec."""
     return 1 if spec.logical.serial else max(1, target.weights.threads)
 
 
 def _columns(call: CallTable, cuts: Sequence[Cut], families: int) -> np.ndarray:
-    """Return what calls do at each price, [prices, calls]: their worth is at most their cost."""
+    """Return the amounts of each price in calls, [prices, calls]."""
     none = np.zeros(len(call.cost))
     work = [call.work.get(family, none).astype(float) for family in range(families)]
     outside = [call.outside(cut.level).astype(float) for cut in cuts]
     again = [
-        # What copies in its own right may bring values in; what computes with all operands inside needs them.
+        # Copies may move values in; computations with all operands inside need them.
         beyond if call.moves else -float(cut.rate) * sum(work, none) if call.is_inside(cut.level) else none
         for cut, beyond in zip(cuts, outside, strict=True)
     ]
@@ -272,7 +272,7 @@ def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call:
 
 
 def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Return prices of the most worth; each in units that make the numbers of a row comparable."""
+    """Return the prices with the largest worth. Rows and columns are scaled to be comparable."""
     scale = [
         max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
         for at in range(len(worth))
@@ -296,7 +296,7 @@ def _with_prices(
     touch: Sequence[float],
     again: Sequence[float],
 ) -> Certificate:
-    """Return the certificate with exact prices: those of bytes rounded down until all fits, then those of points."""
+    """Return the certificate with exact prices: those of bytes rounded down until feasible, then those of points."""
     for cautious in (1e-9, 1e-6, 1e-3, 1.0):
         inside = [_rounded(value * (1 - cautious)) for value in touch], [_rounded(v * (1 - cautious)) for v in again]
         made = Certificate(
@@ -304,7 +304,7 @@ def _with_prices(
         )
         if _fits(made, work, target) is None:
             return attrs.evolve(made, work=_prices_of_work(made, work, of_work))
-    raise MorelloError("no prices of bytes fit", "this is a bug: please report it")
+    raise MorelloError("no feasible prices of bytes", "this is a bug: please report it")
 
 
 def _rounded(value: float) -> Fraction:
@@ -312,18 +312,18 @@ def _rounded(value: float) -> Fraction:
 
 
 def _fits(made: Certificate, work: RequiredWork, target: Target) -> str | None:
-    """Return what costs less than its worth at the prices of bytes: a move, or a call. None if nothing does."""
+    """Return in words a move or call that costs less than its worth at the prices of bytes; None if feasible."""
     for crossed, cost in crossings(target, made.cuts):
         if sum((made.touch[at] + made.again[at] for at in crossed), Fraction(0)) > cost:
             return f"moves across {len(crossed)} cuts cost {float(cost):g} a byte"
     for call in work.calls:
         if (_left(call, made) < 0).any():
-            return f"a call for {call.op} costs less than what it moves is worth"
+            return f"a call for {call.op} costs less than the bytes it moves are worth"
     return None
 
 
 def _left(call: CallTable, made: Certificate) -> Ints:
-    """Return 1/_UNIT of cost that calls leave for their points, [calls]: exactly, as integers."""
+    """Return the cost that calls leave for their points, [calls], as exact integers in units of 1/_UNIT."""
     left = call.cost.astype(object) * _UNIT
     for cut, touch, again in zip(made.cuts, made.touch, made.again, strict=True):
         beyond = call.outside(cut.level).astype(object)
@@ -331,7 +331,7 @@ def _left(call: CallTable, made: Certificate) -> Ints:
         if call.moves:
             left = left - beyond * int(again * _UNIT)
         elif call.is_inside(cut.level):
-            # Rounded down: it makes points dearer than they are worth.
+            # Rounded down, as it raises the prices of points.
             per_point = int(again * cut.rate * _UNIT)
             for points in call.work.values():
                 left = left + points.astype(object) * per_point
@@ -339,7 +339,7 @@ def _left(call: CallTable, made: Certificate) -> Ints:
 
 
 def _prices_of_work(made: Certificate, work: RequiredWork, wanted: Sequence[float]) -> tuple[Fraction, ...]:
-    """Return the prices of points that calls leave room for: those wanted, all a little lower if need be."""
+    """Return feasible prices of points: the wanted ones, all scaled down if necessary."""
     share = Fraction(1)
     units = [int(value * _UNIT) for value in wanted]
     for call in work.calls:
@@ -354,31 +354,31 @@ def _prices_of_work(made: Certificate, work: RequiredWork, wanted: Sequence[floa
 
 
 def verify(made: Certificate) -> None:
-    """Check a certificate anew, in exact arithmetic: every bound, every kernel's cost, every move.
+    """Verify a certificate in exact arithmetic: every bound, every kernel's cost, every move.
 
-    Raises MorelloError that names what does not hold.
+    Raises MorelloError that names the first fault.
     """
     spec, target = made.spec, made.target
     work = work_of(spec, target)
     if (made.points, made.families, made.threads) != (work.points, work.families, threads_of(spec, target)):
-        raise _refused("programs have other points to work out")
+        raise _refused("programs compute other points")
     bare = sides(spec, target)
     if [*bare] != [cut.level for cut in made.cuts]:
-        raise _refused("there is not one cut between each two levels")
+        raise _refused("there must be one cut between each two levels")
     for cut in made.cuts:
         if attrs.evolve(cut.traffic, segments=None) != bare[cut.level]:
-            raise _refused("a cut is of another program, or has another memory")
+            raise _refused("a cut is of another Spec, or has another memory")
         if cut.traffic.segments is not None and not is_single(spec):
             raise _refused("a graph of operations has no points that touch all of its operands")
         check(cut.traffic)
         if cut_of(cut.level, cut.traffic, spec, target) != cut:
             raise _refused("a cut does not follow from its bound")
     if len(made.work) != len(made.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
-        raise _refused("there is not one price for each of what there is to do")
+        raise _refused("the number of prices is wrong")
     if min([*made.work, *made.touch, *made.again, Fraction(0)]) < 0:
         raise _refused("a price is negative")
     if any(price and not cut.rate for price, cut in zip(made.again, made.cuts, strict=True)):
-        raise _refused("a price is for what is not proven to come again")
+        raise _refused("a price is for bytes that need not be moved again")
     if wrong := _fits(made, work, target):
         raise _refused(wrong)
     for call in work.calls:
@@ -388,8 +388,8 @@ def verify(made: Certificate) -> None:
                 0 * call.cost.astype(object),
             )
             if (_left(call, made) < worth).any():
-                raise _refused(f"a call for {call.op} costs less than its points and what it reads are worth")
+                raise _refused(f"a call for {call.op} costs less than its points and bytes are worth")
 
 
 def _refused(why: str) -> MorelloError:
-    return MorelloError(f"this certificate is not proven: {why}", "make it anew: `morello bound FILE`")
+    return MorelloError(f"this certificate is not proven: {why}", "compute a new one: `morello bound FILE`")

@@ -1,7 +1,7 @@
-"""Bytes that well-known algorithms for convolutions move, by formulas, beside what no direct one is below.
+"""Bytes that well-known algorithms for convolutions move, by formulas, and the bound on direct ones.
 
-The comparison is that of [Dinh2023] §4.3.1. The models of Winograd's algorithm and of Fourier transforms are Morello's
-own. Those two do fewer multiplications, so that the bound on direct convolutions does not hold for them.
+The comparison follows [Dinh2023] §4.3.1. The models of Winograd's algorithm and of Fourier transforms are Morello's
+own. Both multiply less, so the bound on direct convolutions does not hold for them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Layer:
         logical = spec.logical if isinstance(spec, Spec) else spec
         op = logical.op
         if not isinstance(op, (Conv, GroupedConv)):
-            raise MorelloError(f"{op} is no convolution", "algorithms are compared for Conv and GroupedConv")
+            raise MorelloError(f"{op} is not a convolution", "algorithms are compared for Conv and GroupedConv")
         (down, right), (apart, aside) = op.strides, op.dilations
         return cls(nest_of(logical), (down, right), (apart, aside))
 
     def size(self, loops: str) -> int:
-        """Return the points of several loops together, such as `b h w`; those that it does not have count once."""
+        """Return the points of several loops together, such as `b h w`; those missing count once."""
         sizes = dict(zip(self.nest.loops, self.nest.sizes, strict=True))
         return math.prod(sizes.get(loop, 1) for loop in loops.split())
 
@@ -61,33 +61,33 @@ class Layer:
         return image, filters, out
 
     def moves(self, algorithm: str, memory: int) -> int | None:
-        """Return the bytes that an algorithm moves with so many bytes of fast memory; None where it does not apply.
+        """Return the bytes that an algorithm moves with `memory` bytes of fast memory; None if it does not apply.
 
-        Where everything that it works with fits, it moves its operands once. Raises MorelloError for an unknown name.
+        If all its data fits, it moves its operands once. Raises MorelloError for an unknown name.
         """
         if algorithm not in ALGORITHMS:
-            raise MorelloError(f"there is no algorithm {algorithm!r}", f"there are {', '.join(ALGORITHMS)}")
+            raise MorelloError(f"unknown algorithm {algorithm!r}", f"algorithms are {', '.join(ALGORITHMS)}")
         return getattr(self, f"_{algorithm}")(memory)
 
     def bound(self, memory: int) -> int:
-        """Return the bytes that no direct convolution is below."""
+        """Return the lower bound for direct convolutions, in bytes."""
         return traffic(self.nest, memory).bytes
 
     def _direct(self, memory: int) -> int | None:
-        """Return what the nest moves in the best tiles that are found."""
+        """Return the bytes that the nest moves in the best tiles found."""
         if sum(self.once) <= memory:
             return self.nest.compulsory
         found = best_tiling(self.nest, memory)
         return None if found is None else found.bytes
 
     def _naive(self, memory: int) -> int:
-        """Return what is moved where nothing is kept: each point moves its pixel, its weight and its sum."""
+        """Return the bytes moved without reuse: each point moves its pixel, its weight and its sum."""
         if sum(self.once) <= memory:
             return self.nest.compulsory
         return self.nest.points * sum(self.bytes)
 
     def _im2col(self, memory: int) -> int:
-        """Return what writing all patches moves, and then products that move no more than they must."""
+        """Return the bytes of writing all patches, and the bound on the products with them."""
         image = self.once[0]
         patches = self.size("b g h w c fh fw") * self.bytes[0]
         if sum(self.once) + patches <= memory:
@@ -100,9 +100,9 @@ class Layer:
         return _product(self.size("b h w"), self.size("c fh fw"), self.size("f"), self.bytes)
 
     def _winograd(self, memory: int) -> int | None:
-        """Return what products of transforms move, one for each value of a tile, and the transforms, once each.
+        """Return the bytes of the transforms, and of one product per value of a tile.
 
-        They have values of the output's type. None for steps of other than 1.
+        Transforms have values of the output's type. Return None unless strides and dilations are 1.
         """
         if {*self.strides, *self.dilations} != {1}:
             return None
@@ -120,9 +120,9 @@ class Layer:
         return sum(self.once) + image + filters + products + out
 
     def _fft(self, memory: int) -> int:
-        """Return what products of transforms move, one for each frequency, and the transforms.
+        """Return the bytes of the transforms, and of one product per frequency.
 
-        Those of n values go to and fro log n / log M times; reals come in, and half as many complex values go out.
+        A transform of n values takes log n / log M passes; it reads reals and writes half as many complex values.
         """
         rows, columns = (
             step * (self.size(out) - 1) + apart * (self.size(window) - 1) + 1

@@ -1,9 +1,9 @@
-"""Exponents that bound the points of a set by what it touches: |V| ≤ ∏ L_i^ζ_i · ∏ |φ_j(V)|^s_j ([Dinh2023] §2.3.3).
+"""Exponents that bound the points of a set by its values: |V| ≤ ∏ L_i^ζ_i · ∏ |φ_j(V)|^s_j ([Dinh2023] §2.3.3).
 
 φ_j maps points to the index of array j, and the projections x ↦ x_i count as arrays of L_i values. The inequality holds
-for all sets V if for each subspace H: rank H ≤ Σ s_j · rank φ_j(H) + Σ ζ_i · rank x_i(H). It is enough to look at those
-H that sums and intersections of the maps' kernels make; and where the maps fall apart into maps of separate groups of
-loops, at those of each group.
+for all sets V if for each subspace H: rank H ≤ Σ s_j · rank φ_j(H) + Σ ζ_i · rank x_i(H). It suffices to check those
+H that are sums and intersections of the maps' kernels; if the maps split into separate groups of loops, those of each
+group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from morello_bounds.linear import Subspace, image_rank, lattice, null_space, red
 from morello_bounds.lp import exact_minimum
 from morello_bounds.nest import Nest
 
-#: Subspaces of one group of loops: real ones have a handful.
+#: The limit of subspaces of one group of loops; operations have a handful.
 MOST_SUBSPACES = 200
 
 
@@ -31,13 +31,13 @@ class Exponents:
 
     @property
     def sigma(self) -> Fraction:
-        """Return the sum of those of the arrays."""
+        """Return the sum of the exponents of arrays."""
         return sum(self.s, Fraction(0))
 
 
 @attrs.frozen
 class RankConstraint:
-    """One subspace: its rank, the rank of each array's image of it, and that of each loop's."""
+    """The constraint of one subspace: its rank, and the ranks of its images under each array's map and each loop's."""
 
     rank: int
     arrays: tuple[int, ...]
@@ -50,7 +50,7 @@ class RankConstraint:
 
 
 def groups(nest: Nest) -> list[tuple[int, ...]]:
-    """Return the loops in groups: two are in one if some dimension of an array depends on both."""
+    """Return the loops in groups: loops in one dimension of an array are in one group."""
     group = {loop: {loop} for loop in range(len(nest.loops))}
     for form in (form for array in nest.arrays for form in array.index):
         together = set().union(*(group[loop] for loop, _ in form))
@@ -66,14 +66,14 @@ def kernels(nest: Nest) -> list[Subspace]:
 
 @lru_cache(maxsize=1024)
 def constraints(nest: Nest) -> tuple[RankConstraint, ...]:
-    """Return what exponents have to fulfil. Raises MorelloError where there is no end to the subspaces."""
+    """Return the constraints on exponents. Raises MorelloError for too many subspaces."""
     found: dict[RankConstraint, None] = {}
     for group in groups(nest):
         width = len(group)
         maps = [_rows(nest, array, group) for array in range(len(nest.arrays))]
         units = [[[int(at == loop) for at in range(width)]] for loop in range(width)]
         kernel = [null_space(rows, width) for rows in (*maps, *units)]
-        # All of the group is one of them, though no sum may make it.
+        # The whole space of the group counts, even if no sum yields it.
         whole = reduced(unit[0] for unit in units)
         for space in lattice([*kernel, whole], width, MOST_SUBSPACES):
             inside = {loop: image_rank(units[place], space) for place, loop in enumerate(group)}
@@ -102,7 +102,7 @@ def is_valid(nest: Nest, exponents: Exponents) -> bool:
 
 
 def least_sigma(nest: Nest) -> Exponents:
-    """Return exponents of the arrays alone with the least sum: for loops that are all large."""
+    """Return exponents of the arrays alone with the least sum, for large loops."""
     rows = [one.arrays for one in constraints(nest)]
     count = len(nest.arrays)
     caps = [[-int(at == place) for at in range(count)] for place in range(count)]
@@ -111,7 +111,7 @@ def least_sigma(nest: Nest) -> Exponents:
 
 
 def tile_exponents(nest: Nest, beta: Sequence[Fraction]) -> Exponents:
-    """Return exponents that bound a tile best, where loop i has M^beta[i] points and memory is M ([Dinh2023] §3.2)."""
+    """Return exponents of the tightest bound on a tile for loops of M^beta[i] points and memory M ([Dinh2023] §3.2)."""
     rows = [(*one.loops, *one.arrays) for one in constraints(nest)]
     count = len(nest.loops)
     solution = exact_minimum([*beta, *[1] * len(nest.arrays)], rows, [one.rank for one in constraints(nest)])

@@ -7,14 +7,14 @@ from fractions import Fraction
 
 from morello.errors import MorelloError
 
-#: A row of rationals; whole numbers will do.
+#: A row of rationals or integers.
 Row = Sequence[Fraction | int]
 #: The basis of a subspace in reduced row echelon form: equal subspaces have equal bases.
 Subspace = tuple[tuple[Fraction, ...], ...]
 
 
 def reduced(rows: Iterable[Row]) -> Subspace:
-    """Return the rows' span: its basis in reduced row echelon form."""
+    """Return the basis of the rows' span in reduced row echelon form."""
     matrix = [[Fraction(value) for value in row] for row in rows]
     width = len(matrix[0]) if matrix else 0
     top = 0
@@ -34,7 +34,7 @@ def reduced(rows: Iterable[Row]) -> Subspace:
 
 
 def null_space(rows: Sequence[Row], width: int) -> Subspace:
-    """Return the vectors of `width` values that all of the rows, as linear forms, map to zero."""
+    """Return the vectors of `width` values that all rows, as linear forms, map to zero."""
     basis = reduced(rows)
     pivots = [next(at for at, value in enumerate(row) if value) for row in basis]
     free = [column for column in range(width) if column not in pivots]
@@ -59,7 +59,7 @@ def common(one: Subspace, other: Subspace, width: int) -> Subspace:
 
 
 def image_rank(forms: Sequence[Row], space: Subspace) -> int:
-    """Return the dimension of what linear forms map a subspace to."""
+    """Return the dimension of the image of a subspace under linear forms."""
     return (
         len(
             reduced(
@@ -75,9 +75,9 @@ def image_rank(forms: Sequence[Row], space: Subspace) -> int:
 
 
 def lattice(generators: Iterable[Subspace], width: int, most: int) -> list[Subspace]:
-    """Return all subspaces but zero that sums and intersections of some make.
+    """Return the closure of subspaces under sums and intersections, without zero.
 
-    Raises MorelloError if there are more than `most`: then nobody knows whether they ever end.
+    Raises MorelloError if it has more than `most`, as it may be infinite.
     """
     found = dict.fromkeys(space for space in generators if space)
     done: list[Subspace] = []
@@ -90,14 +90,14 @@ def lattice(generators: Iterable[Subspace], width: int, most: int) -> list[Subsp
         done.append(new)
         if len(found) > most:
             raise MorelloError(
-                f"accesses make more than {most} subspaces, and they may never end",
-                "only the bytes that the operands hold bound such a program",
+                f"accesses have more than {most} subspaces, perhaps infinitely many",
+                "only the size of its operands bounds such a program",
             )
     return done
 
 
 def solved(rows: Sequence[Row], right: Row) -> tuple[Fraction, ...] | None:
-    """Return the only solution of rows · x = right; None if there is none or several."""
+    """Return the unique solution of rows · x = right; None if it is not unique or does not exist."""
     width = len(rows[0]) if rows else 0
     basis = reduced([[*row, value] for row, value in zip(rows, right, strict=True)])
     if len(basis) != width or any(not any(row[:width]) for row in basis):
@@ -106,7 +106,7 @@ def solved(rows: Sequence[Row], right: Row) -> tuple[Fraction, ...] | None:
 
 
 def rational_near(basis: Subspace, near: Sequence[float], denominator: int) -> list[Fraction] | None:
-    """Return a solution near a point, free variables with a denominator; None if there is none.
+    """Return a solution near a point, whose free variables have this denominator; None if it does not exist.
 
     `basis` has equations in reduced row echelon form, right-hand sides last.
     """

@@ -1,4 +1,4 @@
-"""Loop nests: all that bounds know of a program. Loops with their sizes, and arrays with an affine access each."""
+"""Loop nests, from which bounds are computed: loops with sizes, and arrays with affine accesses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from morello.errors import MorelloError
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
 
-#: A linear form: (loop, coefficient) for each loop that is in it.
+#: A linear form: (loop, coefficient) for each of its loops.
 Form = tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
 class Array:
-    """An array whose index is one linear form of the loops for each of its dimensions, without their offsets.
+    """An array whose index is one linear form of the loops per dimension, without offsets.
 
-    Its values take `bytes` each. `shrink` is, for each dimension, how many of the indices have no value, as those of
-    padding do; empty where all have one.
+    Each value has `bytes` bytes. `shrink` is the number of indices per dimension without a value, such as padding;
+    empty if there are no such indices.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Array:
     reads: bool = True
     writes: bool = False
     shrink: tuple[int, ...] = ()
-    #: Whether points may use what was made of its values before in place of these.
+    #: Whether points may use values derived from it before instead.
     indirect: bool = False
 
     @property
@@ -49,14 +49,14 @@ class Array:
 
 @attrs.frozen
 class Nest:
-    """Loops from 0 to their sizes, and the arrays that each point of them touches one value of."""
+    """Loops from 0 to their sizes, and arrays; each point touches one value of every array."""
 
     loops: tuple[str, ...]
     sizes: tuple[int, ...]
     arrays: tuple[Array, ...]
-    #: Of a nest made of another one: how many points that has, and how many of them touch what is not there.
+    #: For a nest derived from another one: the points of that nest, and those that touch padding.
     origin: tuple[int, int] | None = None
-    #: Loops that were one: the outer one, the inner one, and the size of both together.
+    #: Loops split in two: the outer one, the inner one, and the size of both together.
     split: tuple[tuple[int, int, int], ...] = ()
 
     @property
@@ -66,10 +66,10 @@ class Nest:
 
     @property
     def lost(self) -> int:
-        """Return how many points at most touch padding, of which no array has a value."""
+        """Return an upper bound on the number of points that touch padding."""
         if self.origin is not None:
             return self.origin[1]
-        # All other loops given, the longest loop of an index comes to each missing one at most once.
+        # With all other loops fixed, the longest loop of an index reaches each missing index at most once.
         return min(
             self.points,
             sum(
@@ -81,7 +81,7 @@ class Nest:
         )
 
     def touched(self, array: Array) -> int:
-        """Return how many values of an array are touched at least; exactly, unless dimensions share loops."""
+        """Return a lower bound on the number of values touched; exact unless dimensions share loops."""
         count, used = 1, set[int]()
         shrink = array.shrink or (0,) * len(array.index)
         for form, cut in zip(array.index, shrink, strict=True):
@@ -91,18 +91,18 @@ class Nest:
         return count
 
     def most(self, array: Array) -> int:
-        """Return how many values of an array may be touched at most."""
+        """Return an upper bound on the number of values touched."""
         ranges = (1 + sum(abs(c) * (self.sizes[loop] - 1) for loop, c in form) for form in array.index)
         return min(prod(self.sizes[loop] for loop in array.support), prod(ranges))
 
     @property
     def compulsory(self) -> int:
-        """Return the bytes that are moved however much memory there is: inputs once, outputs once, sums twice."""
+        """Return the bytes moved even with unlimited memory: inputs once, outputs once, accumulators twice."""
         return sum(self.touched(array) * array.bytes * (array.reads + array.writes) for array in self.arrays)
 
     @property
     def indirect(self) -> frozenset[int]:
-        """Return the arrays, by number, that points need not have at hand."""
+        """Return the numbers of arrays that points may compute without."""
         return frozenset(number for number, array in enumerate(self.arrays) if array.indirect)
 
     @property
@@ -111,10 +111,10 @@ class Nest:
         return all(array.projective for array in self.arrays)
 
     def lifted(self) -> Nest:
-        """Return the same points with loops written as two where arrays skip values: r = 2·r' + r'' for stride 2.
+        """Return the same points with loops split in two where arrays skip values: r = 2·r' + r'' for stride 2.
 
-        A convolution with stride and dilation becomes one without, on more loops. Indices of more than two loops are
-        left as they are.
+        A convolution with stride and dilation becomes one without, on more loops. Indices of more than two loops stay
+        unchanged.
         """
         nest = self
         for form in sorted({form for array in self.arrays for form in array.index if len(form) == 2}):
@@ -128,10 +128,10 @@ class Nest:
         return nest
 
     def _split(self, form: Form, one: int, other: int, apart: tuple[int, int]) -> Nest:
-        """Write `one` as apart[1]·one' + one'' and `other` as apart[0]·other' + other''.
+        """Split `one` into apart[1]·one' + one'' and `other` into apart[0]·other' + other''.
 
-        The index is apart[0]·one + apart[1]·other: the product of both, times one' + other', plus a rest that one'' and
-        other'' alone decide and that decides both.
+        The index apart[0]·one + apart[1]·other is apart[0]·apart[1]·(one' + other') plus a remainder that determines
+        one'' and other'', and is determined by them.
         """
         loops, sizes = [*self.loops], [*self.sizes]
         inner: dict[int, int] = {}
@@ -160,16 +160,16 @@ class Nest:
         return Nest(tuple(loops), tuple(sizes), arrays, (self.points, self.lost), tuple(split))
 
 
-#: Indices up to which the values of a form are listed.
+#: The largest range of a form whose values are enumerated.
 _LISTED = 1 << 24
 
 
 def distinct(form: Form, sizes: Sequence[int]) -> int:
-    """Return how many values a linear form takes; of one with many large terms, how many it takes at least."""
+    """Return the number of values of a linear form; a lower bound if it has many large terms."""
     if len(form) <= 1:
         return prod(sizes[loop] for loop, _ in form)
     if len(form) > 2 and sum(abs(c) * (sizes[loop] - 1) for loop, c in form) <= _LISTED:
-        # A bit for each value; each loop adds itself shifted.
+        # One bit per value; each loop adds shifted copies.
         values = 1
         for loop, c in form:
             done = 1
@@ -180,15 +180,15 @@ def distinct(form: Form, sizes: Sequence[int]) -> int:
         return values.bit_count()
     (one, a), (other, b) = sorted(form, key=lambda term: sizes[term[0]])[-2:]
     common = gcd(a, b)
-    # Points along a line through the loops have the same value: they are counted where the line begins.
+    # Points on a line have the same value and are counted once.
     again = max(0, sizes[one] - abs(b) // common) * max(0, sizes[other] - abs(a) // common)
     return sizes[one] * sizes[other] - again
 
 
 def nest_of(spec: Spec | LogicalSpec) -> Nest:
-    """Return the loop nest of a Spec: its iteration dimensions, and the operands that it has.
+    """Return the loop nest of a Spec: its iteration dimensions and operands.
 
-    Those of a Compose are its inputs and its output; its intermediates need never leave fast memory.
+    A Compose has its inputs and its output only, as intermediates need not leave fast memory.
     """
     logical = spec.logical if isinstance(spec, Spec) else spec
     sizes = tuple(map(int, logical.shape))
@@ -200,28 +200,28 @@ def nest_of(spec: Spec | LogicalSpec) -> Nest:
 
 
 def is_single(spec: Spec | LogicalSpec) -> bool:
-    """Return True if each point of the Spec's nest works on the values that it touches: it is no Compose."""
+    """Return True if the Spec is one operation, not a Compose."""
     logical = spec.logical if isinstance(spec, Spec) else spec
     return not isinstance(logical.op, Compose)
 
 
 def parse_nest(sizes: Mapping[str, int], accesses: str, *, output: str | None = None) -> Nest:
-    """Return a nest from text, such as ``parse_nest({"i": 4, "k": 3, "j": 5}, "A[i,k] B[k,j] C[i,j]")``.
+    """Return the nest that a text describes, such as ``parse_nest({"i": 4, "k": 3, "j": 5}, "A[i,k] B[k,j] C[i,j]")``.
 
     Indices are sums of loops, each perhaps with a factor: `2w+r`. The last array is written, and the others are read,
-    unless `output` names another one. Values have one byte: bounds count values. Raises MorelloError for text that it
-    cannot read.
+    unless `output` names another one. Values have one byte, so that bounds count values. Raises MorelloError for other
+    text.
     """
     loops = tuple(sizes)
     arrays: list[Array] = []
     for word in accesses.split():
         name, _, rest = word.partition("[")
         if not rest.endswith("]"):
-            raise MorelloError(f"{word!r} is no access", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
+            raise MorelloError(f"{word!r} is not an access", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
         forms = [_form(text, loops) for text in rest[:-1].split(",") if text]
         arrays.append(Array(name, tuple(forms)))
     if not arrays:
-        raise MorelloError("a program has an access at least", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
+        raise MorelloError("a nest has at least one access", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
     written = output or arrays[-1].name
     arrays = [attrs.evolve(one, reads=one.name != written, writes=one.name == written) for one in arrays]
     return Nest(loops, tuple(sizes.values()), tuple(arrays))
@@ -232,6 +232,6 @@ def _form(text: str, loops: Sequence[str]) -> Form:
     for term in text.split("+"):
         name = term.lstrip("0123456789")
         if name not in loops:
-            raise MorelloError(f"{text!r} is no sum of the loops {', '.join(loops)}", "write terms such as 2w or r")
+            raise MorelloError(f"{text!r} is not a sum of the loops {', '.join(loops)}", "write terms such as 2w or r")
         terms.append((loops.index(name), int(term[: len(term) - len(name)] or 1)))
     return tuple(terms)

@@ -1,4 +1,4 @@
-"""Proofs as JSON: what `morello bound --json` prints, and a check of such text from the Spec and the target alone."""
+"""Proofs as JSON, and their verification from the Spec and the target alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from morello_bounds.traffic import Segments, Traffic, check
 
 
 def segments_as_json(proof: Segments) -> dict[str, Any]:
-    """Return a proof of traffic as JSON has it: exact numbers as texts."""
+    """Return a proof of traffic as JSON, with exact numbers as strings."""
     return {
         "loops": dict(zip(proof.nest.loops, proof.nest.sizes, strict=True)),
         "arrays": {array.name: str(s) for array, s in zip(proof.nest.arrays, proof.exponents.s, strict=True)},
@@ -30,7 +30,7 @@ def segments_as_json(proof: Segments) -> dict[str, Any]:
 
 
 def prices_as_json(certified: Certificate, target: Target) -> dict[str, Any]:
-    """Return the prices of a certificate as JSON has them."""
+    """Return the prices of a certificate as JSON."""
     return {
         "points": [
             {"operations": family, "points": count, "price": str(price)}
@@ -45,37 +45,37 @@ def prices_as_json(certified: Certificate, target: Target) -> dict[str, Any]:
 
 @attrs.frozen
 class VerifiedBounds:
-    """Bounds of which the proofs hold: bytes at each boundary, and a cost where one is certified."""
+    """Verified bounds: the cut at each boundary, and the certified cost if there is one."""
 
     cuts: tuple[Cut, ...]
     cost: int | None
 
 
-def verify_json(told: Any, spec: Spec, target: Target) -> VerifiedBounds:
-    """Verify what JSON claims of a Spec, in exact arithmetic; nests, memories and kernels are those of Spec and target.
+def verify_json(entry: Any, spec: Spec, target: Target) -> VerifiedBounds:
+    """Verify the claims of a JSON entry in exact arithmetic. Nests, memories and kernels come from Spec and target.
 
-    Raises MorelloError that says which claim does not follow from its proof, or what is missing.
+    Raises MorelloError that names the first claim that does not follow from its proof, or a missing entry.
     """
     try:
-        cuts = tuple(_cuts(told["boundaries"], spec, target))
-        _check_numbers(told["numbers"], spec, target, cuts)
-        if told["prices"] is None:
+        cuts = tuple(_cuts(entry["boundaries"], spec, target))
+        _check_numbers(entry["numbers"], spec, target, cuts)
+        if entry["prices"] is None:
             return VerifiedBounds(cuts, None)
-        made = _certificate(told["prices"], spec, target, cuts)
+        made = _certificate(entry["prices"], spec, target, cuts)
         if made is None:
             return VerifiedBounds(cuts, None)
         verify(made)
-        if made.cost != int(told["certified"]):
-            raise _refused(f"its prices come to a cost of {made.cost:,}, not {int(told['certified']):,}")
+        if made.cost != int(entry["certified"]):
+            raise _refused(f"its prices prove a cost of {made.cost:,}, not {int(entry['certified']):,}")
     except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
         raise MorelloError(
-            f"these are no proofs: {type(error).__name__}: {error}", "print some: `morello bound FILE --json`"
+            f"these are not proofs: {type(error).__name__}: {error}", "write some: `morello bound FILE --json`"
         ) from error
     return VerifiedBounds(cuts, made.cost)
 
 
 def _cuts(boundaries: Sequence[Mapping[str, Any]], spec: Spec, target: Target) -> Iterator[Cut]:
-    """Yield the cuts that boundaries are, each verified."""
+    """Yield the verified cut of each boundary."""
     numbers = {one.name: number for number, one in enumerate(target.levels)}
     bare = sides(spec, target)
     for one in boundaries:
@@ -87,23 +87,23 @@ def _cuts(boundaries: Sequence[Mapping[str, Any]], spec: Spec, target: Target) -
             raise _refused(f"{name} has {side.memory:,} bytes of fast memory, not {int(one['memory']):,}")
         check(claimed)
         if claimed.bytes != int(one["bytes"]):
-            raise _refused(f"the proof for {name} comes to {claimed.bytes:,} bytes, not {int(one['bytes']):,}")
+            raise _refused(f"the proof for {name} gives {claimed.bytes:,} bytes, not {int(one['bytes']):,}")
         yield cut_of(level, claimed, spec, target)
 
 
-def _segments(told: Mapping[str, Any] | None, side: Traffic) -> Segments | None:
-    if told is None:
+def _segments(entry: Mapping[str, Any] | None, side: Traffic) -> Segments | None:
+    if entry is None:
         return None
-    nest = _nest(told["loops"], side.nest)
+    nest = _nest(entry["loops"], side.nest)
     exponents = Exponents(
-        tuple(Fraction(told["arrays"][array.name]) for array in nest.arrays),
-        tuple(Fraction(told["zeta"][loop]) for loop in nest.loops),
+        tuple(Fraction(entry["arrays"][array.name]) for array in nest.arrays),
+        tuple(Fraction(entry["zeta"][loop]) for loop in nest.loops),
     )
-    return Segments(nest, side.memory, side.resident, int(told["loaded"]), exponents, Fraction(told["share"]))
+    return Segments(nest, side.memory, side.resident, int(entry["loaded"]), exponents, Fraction(entry["share"]))
 
 
 def _nest(loops: Mapping[str, int], nest: Nest) -> Nest:
-    """Return the nest that a proof is about: that of the Spec, or the same points on more loops."""
+    """Return the nest of a proof: that of the Spec, or its lifted one."""
     for one in (nest, nest.lifted()):
         if dict(zip(one.loops, one.sizes, strict=True)) == loops:
             return one
@@ -111,7 +111,7 @@ def _nest(loops: Mapping[str, int], nest: Nest) -> Nest:
 
 
 def _certificate(prices: Mapping[str, Any], spec: Spec, target: Target, cuts: tuple[Cut, ...]) -> Certificate | None:
-    """Return the certificate with these prices; None where not all boundaries are there, which it rests on."""
+    """Return the certificate with these prices; None if a boundary is missing."""
     if len(cuts) != len(sides(spec, target)):
         return None
     work, across = prices["points"], prices["cuts"]
@@ -130,14 +130,14 @@ def _certificate(prices: Mapping[str, Any], spec: Spec, target: Target, cuts: tu
     )
 
 
-def _check_numbers(told: Sequence[Mapping[str, Any]], spec: Spec, target: Target, cuts: Sequence[Cut]) -> None:
+def _check_numbers(entry: Sequence[Mapping[str, Any]], spec: Spec, target: Target, cuts: Sequence[Cut]) -> None:
     known = random_products(spec, target, cuts)
     by_name = {one.name: number for number, one in enumerate(target.levels)}
-    for claimed in told:
+    for claimed in entry:
         one, most = known[by_name[claimed["slow"]]], int(claimed["bytes"])
         if not one.allows(most):
             raise _refused(f"moves and numbers are proven to cost as much as {one.bytes:,} bytes moved, not {most:,}")
 
 
 def _refused(why: str) -> MorelloError:
-    return MorelloError(f"this bound is not proven: {why}", "make it anew: `morello bound FILE`")
+    return MorelloError(f"this bound is not proven: {why}", "compute a new one: `morello bound FILE`")

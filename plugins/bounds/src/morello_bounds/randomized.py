@@ -1,7 +1,7 @@
-"""Products with a random matrix, whose numbers may be worked out again instead of being moved ([Dinh2023] §5).
+"""Products with a random matrix, whose numbers may be generated again instead of moved ([Dinh2023] §5).
 
-Costs count values moved: to work out a number takes `generating` of these. A segment of cost T touches at most M + T
-values, where a number counts as what it costs, but no more than moving it. So it has at most
+Costs are in values moved; generating a number costs `generating` of these. A segment of cost T touches at most M + T
+values, where a number counts with its cost, but at most 1. So it has at most
 
     U(T) = ((M + T)/3)^(3/2) / √min(generating, 1)
 
@@ -48,20 +48,20 @@ class RandomProduct:
 
     @property
     def bound(self) -> float:
-        """Return the cost of loads, stores and numbers that no program is below, in values; 0 at least."""
+        """Return a lower bound on the cost of loads, stores and numbers together, in values."""
         with_numbers = 2 * self.points * math.sqrt(min(float(self.generating), 1.0) / self.memory) - 2 * self.memory
         without = self.points / self.memory - self.memory
         return max(0.0, with_numbers, without)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes whose moves cost as much as the bound, rounded down; exactly."""
+        """Return the bytes whose moves cost as much as the bound, rounded down, in exact arithmetic."""
         with_numbers = math.isqrt(math.floor(self._square)) - 2 * _VALUE * self.memory
         without = math.floor(Fraction(_VALUE * self.points, self.memory)) - _VALUE * self.memory
         return max(0, with_numbers, without)
 
     def allows(self, claimed: int) -> bool:
-        """Return True if so many bytes are no more than the bound; in exact arithmetic."""
+        """Return True if `claimed` bytes are at most the bound, in exact arithmetic."""
         with_numbers = claimed + 2 * _VALUE * self.memory
         without = (claimed + _VALUE * self.memory) * self.memory
         return claimed <= 0 or with_numbers**2 <= self._square or without <= _VALUE * self.points
@@ -75,15 +75,15 @@ class RandomProduct:
     def tile(self) -> tuple[int, int]:
         """Return rows and columns of the output to keep while numbers come one by one, each for a row of the tile.
 
-        Numbers are not kept. Where one costs more than to move, they are as good as moved. Raises MorelloError for
-        memory that has no such tile.
+        Numbers are not kept. If generating one costs more than moving it, it counts as moved. Raises MorelloError for
+        memory without such a tile.
         """
         share = min(float(self.generating), 1.0)
         columns = max(1, math.floor(math.sqrt(self.memory * share) + 1e-9))
         # The values of a column of the tile, and as many of a row of the other matrix.
         tile = self.memory // columns - 1, columns
         if min(tile) < 1:
-            raise MorelloError(f"{self.memory} values of fast memory have no tile", "give it four at least")
+            raise MorelloError(f"{self.memory} values of fast memory have no tile", "give at least four")
         return tile
 
     @property
@@ -93,7 +93,7 @@ class RandomProduct:
 
     @property
     def generated(self) -> int:
-        """Return the numbers that tiles work out: all of them for each column of tiles."""
+        """Return the numbers that tiles generate: all of them for each column of tiles."""
         return -(-self.columns // self.tile[1]) * self.rows * self.inner
 
     @property
@@ -103,17 +103,16 @@ class RandomProduct:
 
     @property
     def cost(self) -> float:
-        """Return what loads and numbers of tiles cost, in values."""
+        """Return the cost of loads and numbers of tiles, in values."""
         return self.loads + min(float(self.generating), 1.0) * self.generated
 
 
 def random_products(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, RandomProduct]:
     """Return the product that a RandMatmul is at each cut, by the level behind it.
 
-    There is none for other operations, without kernels for numbers, and where moves across the cut cost nothing.
-
-    What a number costs is the least of all kernels, and what moving a value costs that of all moves across the cut.
-    Rows are those of the whole batch.
+    The result is empty for other operations and without kernels for numbers; cuts whose moves are free are left out.
+    The cost of a number is the least of all kernels, that of moving a value the least of all moves across the cut. Rows
+    are those of the whole batch.
     """
     if not isinstance(spec.op, RandMatmul):
         return {}

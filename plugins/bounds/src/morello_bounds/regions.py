@@ -1,9 +1,9 @@
-"""Tiles for all sizes at once: the program of `tiles` solved for parameters, as a table of regions.
+"""Tiles for all sizes at once: a multiparametric linear program, solved as a table of regions.
 
-Where loops have M^β_i points, the largest tile is an affine function of β on each of finitely many polytopes. One is
-found by solving the program at a point and seeing which constraints decide there; others lie behind its facets
-([Dinh2023] Algorithm 8). Loops count a little more than 1, each by another fraction: so there is one largest tile for
-each β, and no two polytopes overlap. All numbers in the table are exact.
+If loops have M^β_i points, the largest tile is an affine function of β on each of finitely many polytopes. A polytope
+is found from the constraints that are tight in the solution at a point; others lie behind its facets ([Dinh2023]
+Algorithm 8). Each loop has a weight slightly above 1, so that the largest tile is unique and polytopes do not overlap.
+All numbers in the table are exact.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from morello_bounds.linear import Row, reduced, solved
 from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest
 
-#: Facets narrower than this are none.
+#: Facets narrower than this are ignored.
 _THIN = 1e-6
-#: How far behind a facet its neighbour is looked for.
+#: The distance behind a facet at which its neighbour is sampled.
 _BEHIND = 1e-4
-#: Constraints whose slack is below this decide.
+#: Constraints with less slack than this are tight.
 _TIGHT = 1e-7
 _MOST_REGIONS = 5000
 
@@ -48,7 +48,7 @@ class Affine:
 
 @attrs.frozen
 class Region:
-    """A polytope of parameters: all `inside` are at least 0 there; and the largest tile, each exponent affine."""
+    """A polytope of parameters, where all `inside` are at least 0, and the affine exponents of its largest tile."""
 
     inside: tuple[Affine, ...]
     exponents: tuple[Affine, ...]
@@ -63,20 +63,20 @@ class Region:
         )
 
     def has(self, point: Row) -> bool:
-        """Return True if the parameters are in the polytope."""
+        """Return True if the polytope contains the parameters."""
         return all(one.at(point) >= 0 for one in self.inside)
 
 
-#: What the tile is bound by: a row of the loops that count, and an affine bound of the sum of their exponents.
+#: A row of loops, and an affine upper bound on the sum of their exponents.
 TileConstraint: TypeAlias = tuple[tuple[Fraction, ...], Affine]
 
 
 @attrs.define
 class TileTable:
-    """The regions of a program's largest tiles that are known; others are found when they are asked for."""
+    """The known regions of a program's largest tiles; others are computed on demand."""
 
     constraints: tuple[TileConstraint, ...]
-    #: How much each loop counts.
+    #: The weight of each loop.
     weights: tuple[Fraction, ...]
     _regions: dict[tuple[Affine, ...], Region] = attrs.field(
         factory=dict["tuple[Affine, ...]", Region], init=False, repr=False
@@ -84,9 +84,9 @@ class TileTable:
 
     @classmethod
     def of(cls, nest: Nest, widths: bool = False) -> TileTable:
-        """Return a table of a nest in which nothing is known yet. Where a dimension is a sum of loops, each counts.
+        """Return an empty table of a nest. If a dimension is a sum of loops, each counts alone.
 
-        With `widths` there is a parameter for each array after those of loops: its values have M to that power bytes.
+        With `widths`, each array adds a parameter after those of loops: its values have M to that power bytes.
         """
         count = len(nest.loops)
         parameters = count + (len(nest.arrays) if widths else 0)
@@ -108,11 +108,11 @@ class TileTable:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """Return the regions that are known."""
+        """Return the known regions."""
         return tuple(self._regions.values())
 
     def exponents(self, beta: Row) -> tuple[Fraction, ...]:
-        """Return the exponents of the largest tile: a look-up, without a solver where the region is known.
+        """Return the exponents of the largest tile, without a solver if the region is known.
 
         Raises MorelloError for parameters below 0.
         """
@@ -121,7 +121,7 @@ class TileTable:
         return tuple(one.at(beta) for one in self.region(beta).exponents)
 
     def region(self, beta: Row) -> Region:
-        """Return the region that has these parameters."""
+        """Return the region of these parameters."""
         known = next((one for one in self._regions.values() if one.has(beta)), None)
         if known is None:
             known = self._found(beta)
@@ -129,7 +129,7 @@ class TileTable:
         return known
 
     def _found(self, beta: Row) -> Region:
-        """Return the region around parameters, in which the same constraints decide."""
+        """Compute the region around parameters, where the same constraints are tight."""
         count = len(self.weights)
         rows = [[-float(value) for value in row] for row, _ in self.constraints]
         right = [-float(bound.at(beta)) for _, bound in self.constraints]
@@ -137,7 +137,7 @@ class TileTable:
         slack = [
             sum(a * b for a, b in zip(row, near, strict=True)) - bound for row, bound in zip(rows, right, strict=True)
         ]
-        basis = self._deciding([one for one, left in zip(self.constraints, slack, strict=True) if left < _TIGHT])
+        basis = self._tight_basis([one for one, left in zip(self.constraints, slack, strict=True) if left < _TIGHT])
         matrix = [row for row, _ in basis]
         columns = [solved(matrix, [bound.factors[place] for _, bound in basis]) or () for place in range(len(beta))]
         constants = solved(matrix, [bound.constant for _, bound in basis])
@@ -146,8 +146,8 @@ class TileTable:
         inside = [bound.minus(_combined(row, exponents)) for row, bound in self.constraints]
         return Region(tuple(dict.fromkeys(one for one in inside if any(one.factors))), exponents)
 
-    def _deciding(self, tight: Sequence[TileConstraint]) -> list[TileConstraint]:
-        """Return constraints that prove the tile to be the largest wherever they decide: no price is below 0."""
+    def _tight_basis(self, tight: Sequence[TileConstraint]) -> list[TileConstraint]:
+        """Return a basis of the tight constraints whose dual variables are not negative."""
         count = len(self.weights)
         rows = [[float(row[loop]) for row, _ in tight] for loop in range(count)]
         weights = [float(one) for one in self.weights]
@@ -169,7 +169,7 @@ class TileTable:
 def table(nest: Nest, largest: Fraction | int = 3) -> TileTable:
     """Return the table of a nest with all regions of loops of up to M^`largest` points. Values have one byte.
 
-    Raises MorelloError where there are too many.
+    Raises MorelloError for too many regions.
     """
     made = TileTable.of(nest)
     count = len(nest.loops)
@@ -177,7 +177,7 @@ def table(nest: Nest, largest: Fraction | int = 3) -> TileTable:
     for region in waiting:
         for beta in _behind(region, Fraction(largest)):
             if len(made.regions) > _MOST_REGIONS:
-                raise MorelloError(f"there are more than {_MOST_REGIONS} regions", "fewer loops have fewer")
+                raise MorelloError(f"there are more than {_MOST_REGIONS} regions", "take a nest of fewer loops")
             known = len(made.regions)
             neighbour = made.region(beta)
             if len(made.regions) > known:
@@ -186,7 +186,7 @@ def table(nest: Nest, largest: Fraction | int = 3) -> TileTable:
 
 
 def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
-    """Yield parameters right behind each facet of a region, where they are from 0 to `largest`."""
+    """Yield parameters just behind each facet of a region, within 0 to `largest`."""
     count = len(region.exponents)
     units = [tuple(Fraction(int(at == loop)) for at in range(count)) for loop in range(count)]
     box = [Affine(tuple(-value for value in unit), largest) for unit in units]
@@ -202,7 +202,7 @@ def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
         except MorelloError:
             continue
         length = sum(value * value for value in normal)
-        # Off the middle a little, so that it is on no boundary that symmetric regions share.
+        # Slightly off the center, to avoid boundaries between symmetric regions.
         beta = [
             value - _BEHIND * factor / length + (0.0 if factor else radius * (place + 1) / (4 * count**2))
             for place, (value, factor) in enumerate(zip(point, normal, strict=True))
@@ -212,7 +212,7 @@ def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
 
 
 def _combined(row: Row, forms: Sequence[Affine]) -> Affine:
-    """Return the sum of affine functions, each times a number."""
+    """Return a linear combination of affine functions."""
     *factors, constant = (
         sum((a * b for a, b in zip(row, column, strict=True)), Fraction(0))
         for column in zip(*((*one.factors, one.constant) for one in forms), strict=True)

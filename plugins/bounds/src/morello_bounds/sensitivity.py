@@ -1,9 +1,8 @@
-"""Sensitivity: which sizes, memories and prices, or which choices of tiles, decide what moving costs.
+"""Sensitivity: the sizes, memories and prices, or the choices of tiles, that determine the cost of moves.
 
-Sobol's indices share out the variance of a result among its inputs, drawn at random: the first-order index of one is
-the share that it has alone, the total index the share that is gone once it is known besides all others. SALib samples
-and estimates, as [Dinh2023] §6.2.5 has it. What is looked at is the logarithm of a cost, for which a factor of two is
-the same everywhere.
+Sobol's indices divide the variance of a result among its random inputs: the first-order index is the share of an input
+alone, the total index its share together with others. SALib samples and estimates, as in [Dinh2023] §6.2.5. The result
+is the logarithm of a cost, so that a factor of two counts the same everywhere.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from morello_bounds.nest import Nest, is_single, nest_of
 from morello_bounds.tiles import held, tile_moves
 from morello_bounds.traffic import estimate
 
-#: By which factor sizes, memories and prices are smaller or larger at most.
+#: The largest factor by which sizes, memories and prices vary.
 FACTOR = 2.0
 
 
 @attrs.frozen
 class Input:
-    """Something that varies evenly between two bounds; `kind` says in a word what it is one of."""
+    """An input that is uniform between two bounds; `kind` is a word such as size or price."""
 
     name: str
     kind: str
@@ -41,7 +40,7 @@ class Input:
 
 @attrs.frozen
 class SobolIndex:
-    """The share that an input has in the variance: alone, and together with others; each give or take its error."""
+    """The share of an input in the variance, alone and together with others, each with its error."""
 
     input: Input
     first: float
@@ -78,9 +77,9 @@ def sobol_indices(
     `samples` is a power of two. Raises MorelloError for other numbers of them, and for no inputs.
     """
     if samples < 2 or samples & (samples - 1):
-        raise MorelloError(f"{samples} samples are no power of two", "Sobol's sequences come in these: 64, 128, ...")
+        raise MorelloError(f"{samples} samples are not a power of two", "Sobol's sequences need one, such as 64 or 128")
     if not inputs:
-        raise MorelloError("there is nothing that varies", "take a Spec with loops of more than one point")
+        raise MorelloError("no input varies", "take a Spec with loops of more than one point")
     problem = {
         "num_vars": len(inputs),
         "names": [f"{one.kind} {one.name}" for one in inputs],
@@ -90,7 +89,7 @@ def sobol_indices(
     results = np.array([result([float(value) for value in point]) for point in points])
     if np.ptp(results) == 0:
         return [SobolIndex(one, 0.0, 0.0, 0.0, 0.0) for one in inputs]
-    # SALib takes a seed of 0 for none there.
+    # SALib treats a seed of 0 as no seed.
     found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed + 1)
     columns = [[float(value) for value in found[name]] for name in ("S1", "ST", "S1_conf", "ST_conf")]
     return [SobolIndex(one, *values) for one, *values in zip(inputs, *columns, strict=True)]
@@ -98,7 +97,7 @@ def sobol_indices(
 
 @attrs.frozen
 class MovesModel:
-    """The cost of moving for a Spec of one operation: what bytes at each boundary cost at least, level by level."""
+    """A model of the cost of moves for a Spec of one operation, from the bytes at each boundary."""
 
     spec: Spec
     target: Target
@@ -108,7 +107,7 @@ class MovesModel:
 
     @classmethod
     def of(cls, spec: Spec, target: Target) -> MovesModel:
-        """Return the model of a Spec. Raises MorelloError for a graph, and where no operand is behind a boundary."""
+        """Return the model of a Spec. Raises MorelloError for a graph, and if an operand starts in registers."""
         if not is_single(spec):
             raise MorelloError(f"{spec.op.name} has no single nest of loops", "take one of its operations")
         homes = [target.levels.index(target.level(state.level)) for state in spec.logical.states]
@@ -135,9 +134,9 @@ class MovesModel:
         return memory_inside(self.spec, self.target, cut)
 
     def cost(self, moved: Sequence[float], factors: Sequence[float]) -> float:
-        """Return the least that moves cost which take so many bytes across each boundary.
+        """Return the least cost of moves with these bytes across each boundary.
 
-        `factors` are what the price of each level is multiplied by, for the levels behind boundaries.
+        `factors` multiply the prices of the levels behind boundaries.
         """
         prices = dict(zip(self.cuts, factors, strict=True))
         costs: list[float] = []
@@ -155,9 +154,9 @@ class MovesModel:
 
 
 def of_bound(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
-    """Return the sizes, memories and prices that bounds on moving depend on, and the logarithm of its cost.
+    """Return the inputs of the bound on moves, and the function to its logarithm.
 
-    They are between half and twice what they are.
+    Sizes, memories and prices vary between half and twice their values.
     """
     around = -math.log(FACTOR), math.log(FACTOR)
     inputs = [
@@ -183,10 +182,10 @@ def of_bound(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]]
 
 
 def of_tiles(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
-    """Return the tiles and orders that may be chosen at each boundary, and the logarithm of what they cost to move.
+    """Return the choices of tiles at each boundary, and the function to the logarithm of the cost of their moves.
 
-    Sizes of tiles are to each other as the values of their inputs; tiles are as large as fits. The order is the
-    loop along which tiles go on first.
+    Inputs are the proportions of the sizes of tiles, which are scaled to fit, and the loop along which tiles advance
+    first.
     """
     inputs: list[Input] = []
     for cut in model.cuts:
@@ -206,9 +205,9 @@ def of_tiles(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]]
 
 
 def filled(model: MovesModel, shape: Sequence[float], memory: int) -> list[int]:
-    """Return the largest tile with sizes to each other as in `shape` that fits, none above its loop; or single points.
+    """Return the largest tile in the proportions of `shape` that fits, clipped to the loops; at least one point.
 
-    Valid by construction: a factor for all sizes is found by bisection ([Dinh2023] §6.2).
+    The scale is found by bisection ([Dinh2023] §6.2).
     """
     low, high = 0.0, max(model.nest.sizes) / min(shape)
     for _ in range(40):

@@ -1,9 +1,9 @@
-"""Tiles that move as little as the bounds allow, up to a constant: real ones by a linear program, and whole ones.
+"""Tiles within a constant factor of the bounds: real sizes by a linear program, and whole sizes.
 
-Of a tile of b_i = M^λ_i points along loop i, an array of values of p_j bytes holds at most M bytes, of all M. The tile
-with the most points has the largest Σ λ_i with Σ λ_i over the loops of each array at most 1 − log_M p_j, and
-0 ≤ λ_i ≤ log_M L_i ([Dinh2023] §3.2); where a dimension is a sum of loops, each of them counts alone (§4.2). That is
-the dual of the program that bounds tiles, so there is none with more.
+Let a tile have b_i = M^λ_i points along loop i, and let each array, with values of p_j bytes, fit into M bytes by
+itself. The tile with the most points maximizes Σ λ_i, where Σ λ_i over the loops of each array is at most
+1 − log_M p_j, and 0 ≤ λ_i ≤ log_M L_i ([Dinh2023] §3.2). If a dimension is a sum of loops, each of them counts alone
+(§4.2). This is the dual of the program that bounds tiles, so it is optimal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLOSE = 1e-9
 
 @attrs.frozen
 class RealTile:
-    """A tile whose sizes need not be whole: `exponents` are its λ, for memory of `memory` bytes."""
+    """A tile of real sizes: `exponents` are its λ, for `memory` bytes."""
 
     memory: int
     exponents: tuple[float, ...]
@@ -43,18 +43,18 @@ class RealTile:
         return self.memory ** sum(self.exponents)
 
     def traffic(self, nest: Nest) -> float:
-        """Return the bytes that tiles move which load the whole memory each, to within a constant."""
+        """Return the bytes moved if each tile loads the whole memory, up to a constant factor."""
         return nest.points * self.memory / self.points
 
 
 def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Collection[int] = frozenset()) -> RealTile:
     """Return the tile with the most points; loops `kept`, by number, are not tiled.
 
-    Where there are several, `alpha` chooses: 0 the longest along the first loop, 1 the most even one, and between these
-    all that lie between; by default any. Raises MorelloError for memory of less than two bytes.
+    Ties are broken by `alpha`: 0 is the longest along the first loop, 1 the most even one, and values between
+    interpolate; by default any. Raises MorelloError for memory of less than two bytes.
     """
     if memory < 2:
-        raise MorelloError(f"a memory of {memory} bytes has no tiles", "give it two bytes at least")
+        raise MorelloError(f"a memory of {memory} bytes has no tiles", "give at least two bytes")
     rows, right = _capacity(nest, memory, kept)
     count = len(nest.loops)
     any_of_them = minimum([-1.0] * count, rows, right)
@@ -74,16 +74,16 @@ def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Coll
 def _even(
     rows: Sequence[Sequence[float]], right: Sequence[float], nest: Nest, memory: int
 ) -> tuple[list[list[float]], list[float]]:
-    """Return the same constraints with one more variable, that no exponent is above."""
+    """Return the same constraints with one more variable, an upper bound on all exponents."""
     count = len(nest.loops)
     tops = [[-float(at == loop) for at in range(count)] + [1.0] for loop in range(count)]
     return [[*row, 0.0] for row in rows] + tops, [*right, *[0.0] * count]
 
 
 def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list[float]], list[float]]:
-    """Return rows · λ ≥ right: what an array holds fits, and no tile is longer than its loop.
+    """Return rows · λ ≥ right: each array fits, and no tile is longer than its loop.
 
-    The λ of loops that are kept are 0: they only leave less memory for the others, if any.
+    Kept loops have λ = 0 and reduce the memory for the others.
     """
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     count = len(nest.loops)
@@ -97,23 +97,23 @@ def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list
         rows.append([-float(at == loop) for at in range(count)])
         right.append(0.0 if loop in kept else -math.log(size, memory))
     for outer, inner, size in nest.split:
-        # Both together are one loop, which may be shorter than their box.
+        # Both are one loop, which may be shorter than the product of their sizes.
         rows.append([-float(at in (outer, inner)) for at in range(count)])
         right.append(-math.log(size, memory))
     return rows, right
 
 
 def held(array: Array, tile: Sequence[Num]) -> Num:
-    """Return the bytes that a tile takes of an array: the box around what it touches, or what it touches if fewer."""
+    """Return the bytes of an array that a tile holds: those of its bounding box, or of its points if fewer."""
     box = product(1 + sum(abs(c) * (tile[loop] - 1) for loop, c in form) for form in array.index)
     points = product(tile[loop] for loop in array.support)
     return array.bytes * choose(box < points, box, points)
 
 
 def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, ...]:
-    """Return the longest multiple of a shape whose parts fit into memory together, no longer than loops.
+    """Return the largest multiple of a shape whose parts of all arrays fit together, clipped to the loops.
 
-    Of a dimension that is a sum of loops there is room for the sum of their sizes ([Dinh2023] §6.2).
+    A dimension that is a sum of loops takes the sum of their sizes ([Dinh2023] §6.2).
     """
     low, high = 0.0, max(size / one for size, one in zip(nest.sizes, shape, strict=True))
 
@@ -145,12 +145,12 @@ class FastMemory:
 def whole_tile(nest: Nest, buffers: Sequence[FastMemory], kept: Collection[int] = ()) -> tuple[int, ...]:
     """Return the sizes of the tile with the most points whose arrays fit into their buffers together.
 
-    Loops `kept`, by number, are not tiled. It has the most, by branch and bound over the sizes of all loops but one.
-    Raises MorelloError if not even single points fit.
+    Loops `kept`, by number, are not tiled. The tile is optimal, by branch and bound over the sizes of all loops but
+    one. Raises MorelloError if one point does not fit.
     """
     start = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     if not _fits(nest, buffers, start):
-        raise MorelloError("not even a tile of one point fits", "give more memory, or tile more loops")
+        raise MorelloError("a tile of one point does not fit", "give more memory, or tile more loops")
     free = sorted((loop for loop in range(len(nest.loops)) if loop not in kept), key=lambda loop: nest.sizes[loop])
     best = (0, tuple(start))
 
@@ -164,7 +164,7 @@ def whole_tile(nest: Nest, buffers: Sequence[FastMemory], kept: Collection[int] 
             for size in range(1, most[0] + 1):
                 extend(_with(tile, rest[0], size), place + 1)
             return
-        # All sizes of one of the last two loops at once, each with the longest of the other.
+        # Try all sizes of one of the last two loops at once, each with the longest of the other.
         if len(rest) == 2:
             tile = _with(tile, rest[0], np.arange(1, most[0] + 1))
         if rest:
@@ -190,7 +190,7 @@ def _fits(nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[Num]) -> Mas
 
 
 def _longest(nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[Num], loop: int) -> Num:
-    """Return the longest that a tile can be along a loop, its other sizes given; 0 where none fits."""
+    """Return the largest size along a loop such that a tile fits, given its other sizes; 0 if none fits."""
     low: Num = 0 * sum(tile)
     high: Num = low + nest.sizes[loop]
     for _ in range(nest.sizes[loop].bit_length()):
@@ -201,10 +201,10 @@ def _longest(nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[Num], loo
 
 
 def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> int:
-    """Return how often an array's part of a tile is loaded, if tiles go on along the loops in this order.
+    """Return how often an array's part of a tile is loaded if tiles advance along the loops in this order.
 
-    `trips` are the tiles along each loop; the first of the order is the innermost. A part stays as long as none of its
-    loops goes on; loops that the order leaves out are outside.
+    `trips` has the number of tiles along each loop; the order starts with the innermost loop. A part stays while none
+    of its loops advances. Loops missing in the order are outermost.
     """
     stays: list[int] = []
     for loop in order:
@@ -215,9 +215,9 @@ def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> in
 
 
 def tile_moves(nest: Nest, tile: Sequence[int], *order: int) -> int:
-    """Return the bytes that a nest moves which goes through tiles, along the loops of the order first.
+    """Return the bytes that a tiled nest moves; tiles advance along the loops of the order first.
 
-    Each array's part is loaded for each tile, unless it is that of the tile before; outputs that come again are loaded
+    Each array's part is loaded for each tile unless the previous tile has the same part. Outputs that recur are loaded
     and stored.
     """
     trips = [-(-size // part) for size, part in zip(nest.sizes, tile, strict=True)]
@@ -233,7 +233,7 @@ def tile_moves(nest: Nest, tile: Sequence[int], *order: int) -> int:
 
 
 def _with_halos(nest: Nest, array: Array, tile: Sequence[int], trips: Sequence[int]) -> int:
-    """Return the values that all tiles' parts of an array have together: overlaps count each time."""
+    """Return the number of values in the parts of all tiles, with overlaps counted every time."""
     return math.prod(
         math.prod(trips[loop] for loop, _ in form)
         * min(1 + sum(abs(c) * (tile[loop] - 1) for loop, c in form), math.prod(tile[loop] for loop, _ in form))
@@ -243,7 +243,7 @@ def _with_halos(nest: Nest, array: Array, tile: Sequence[int], trips: Sequence[i
 
 @attrs.frozen
 class Tiling:
-    """Tiles of whole sizes, the loop that goes on first, and the bytes that they move."""
+    """Whole sizes of tiles, the loop along which they advance first, and the bytes that they move."""
 
     tile: tuple[int, ...]
     inner: int
@@ -252,10 +252,10 @@ class Tiling:
 
 @lru_cache(maxsize=256)
 def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> Tiling | None:
-    """Return tiles that fit into memory together and move the least that is found; None if single points do not fit.
+    """Return the tiles found that fit into memory and move the least bytes; None if one point does not fit.
 
-    Each loop in turn is the one that goes on first, in single steps or longer ones; loops `kept`, by number, are not
-    tiled. From the tile of the linear program on, sizes change one at a time as long as that helps.
+    Tiles advance along each loop first in turn. Loops `kept`, by number, are not tiled. This is a local search from the
+    tile of the linear program, so the result need not be optimal.
     """
     everything = [FastMemory(memory, tuple(range(len(nest.arrays))))]
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
@@ -274,9 +274,9 @@ def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> 
 def _starts(
     nest: Nest, buffers: Sequence[FastMemory], inner: int, real: Sequence[float], least: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Yield tiles that fit: that of the linear program made smaller, and one that is thin along the inner loop.
+    """Yield tiles that fit, of at least the sizes `least`: that of the linear program scaled down, and a thin one.
 
-    The latter has along the others what it has no more along that one. None is below `least`.
+    The thin one has one point along the inner loop and is longer along the others.
     """
     others = max(1, len(nest.loops) - 1)
     stretched = [2 * one * real[inner] ** (1 / others) for one in real]
@@ -285,7 +285,7 @@ def _starts(
 
 
 def _shrunk(nest: Nest, buffers: Sequence[FastMemory], shape: Sequence[float], least: Sequence[int]) -> list[int]:
-    """Return a tile of about this shape, nowhere below `least`, that fits."""
+    """Return a tile of about this shape that fits, of at least the sizes `least`."""
     factor = 1.0
     while True:
         scaled = [int(one * factor + _CLOSE) for one in shape]
@@ -296,7 +296,7 @@ def _shrunk(nest: Nest, buffers: Sequence[FastMemory], shape: Sequence[float], l
 
 
 def _improved(nest: Nest, buffers: Sequence[FastMemory], inner: int, tile: list[int], free: Sequence[int]) -> Tiling:
-    """Change one or two sizes, of `free` loops, as long as less is moved: to as many equal parts as there may be."""
+    """Change one or two sizes of `free` loops as long as that reduces the bytes moved."""
     moved = tile_moves(nest, tile, inner)
     better = True
     while better:
@@ -310,7 +310,7 @@ def _improved(nest: Nest, buffers: Sequence[FastMemory], inner: int, tile: list[
 def _neighbours(
     nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[int], free: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Yield tiles with one size longer as far as it fits, perhaps after another one was made shorter."""
+    """Yield tiles with one size as long as fits, and perhaps another one shorter."""
     for shorter in free:
         for size in dict.fromkeys((tile[shorter], -(-tile[shorter] // 2), max(1, tile[shorter] - 1), 1)):
             cut = [size if at == shorter else one for at, one in enumerate(tile)]

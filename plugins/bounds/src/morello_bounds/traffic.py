@@ -1,13 +1,13 @@
-"""Bounds on the bytes that any program moves, which hold as they stand, with their constants and proofs.
+"""Lower bounds on the bytes that any program moves, with constants and proofs, and the bytes that a program moves.
 
-A program is cut into segments that load T bytes each. What one of them touches was in the M bytes of fast memory when
-it began, or is loaded in it: Σ p_j·|φ_j(V)| ≤ M + T, with p_j the bytes of a value of array j. With exponents of
+A program is cut into segments that load T bytes each. A segment touches values that were in the M bytes of fast memory
+when it began, or that it loads: Σ p_j·|φ_j(V)| ≤ M + T, with p_j the bytes of a value of array j. With exponents of
 `hbl`, no segment has more points than
 
     U(T) = ∏ L_i^ζ_i · ((M + T)/σ)^σ · ∏ (s_j/p_j)^s_j,    σ = Σ s_j,
 
-so that at least ⌈points/U(T)⌉ − 1 segments are complete, and load T bytes each. Arrays that are in fast memory all the
-time count as loops do: by |A_j|^s_j, outside of σ. Besides, all that is touched is loaded or stored once.
+so that at least ⌈points/U(T)⌉ − 1 segments are complete and load T bytes each. Arrays that stay in fast memory count
+like loops: by |A_j|^s_j, outside of σ. In addition, each value touched is loaded or stored once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from morello_bounds.linear import rational_near, reduced
 from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest
 
-#: Bytes that segments load, as multiples of the memory, that are tried.
+#: Sizes of segments that are tried, in multiples of the memory.
 _SEGMENTS = [2.0 ** (at / 2) for at in range(-6, 13)]
-#: Segments of how many sizes, the likeliest ones, are looked at in exact arithmetic.
+#: The number of most promising sizes of segments that are proven in exact arithmetic.
 _EXACT = 3
-#: Denominators that exponents may have, where constraints leave them a choice.
+#: Denominators that free exponents may have.
 _DENOMINATORS = (1, 2, 6, 12, 60)
 #: Shares of segments are multiples of 1/_PARTS.
 _PARTS = 64
@@ -40,10 +40,10 @@ _PARTS = 64
 
 @attrs.frozen
 class Segments:
-    """A proof that programs load much: every segment that loads `loaded` bytes has few points.
+    """A proof of a lower bound on loads: every segment that loads `loaded` bytes has few points.
 
-    `exponents` are those of `nest`, whose arrays `resident` (by number) need not be loaded. All points are more than
-    those of `share` segments.
+    `exponents` belong to `nest`, whose arrays `resident` (by number) need not be loaded. All points together exceed
+    `share` segments.
     """
 
     nest: Nest
@@ -55,7 +55,7 @@ class Segments:
 
     @property
     def full(self) -> int:
-        """Return how many segments are complete in any program: all but the last."""
+        """Return a lower bound on the number of complete segments of any program."""
         return math.floor(self.share)
 
     @property
@@ -81,12 +81,12 @@ class Segments:
         return f"points ≤ {' · '.join(powers)}"
 
     def largest(self) -> float:
-        """Return U(T): the most points of a segment, to within rounding."""
+        """Return U(T), the most points of a segment, up to rounding."""
         return math.exp(_log_points(self.nest, self.resident, self.held, self._values))
 
     @property
     def held(self) -> int:
-        """Return the bytes of what one segment touches at most: a value may begin before T bytes are full."""
+        """Return the most bytes that a segment touches: its last value may exceed T."""
         return self.memory + self.loaded + _slack(self.nest, self.resident)
 
     @property
@@ -94,11 +94,11 @@ class Segments:
         return [*map(float, self.exponents.zeta), *map(float, self.exponents.s)]
 
     def allows(self, segments: Fraction) -> bool:
-        """Return True if so many segments may have as many points as the nest has; in exact arithmetic."""
+        """Return True if this number of segments may have all points of the nest, in exact arithmetic."""
         outside = [array for array in range(len(self.nest.arrays)) if array not in self.resident]
         s, zeta = self.exponents.s, self.exponents.zeta
         sigma = sum((s[array] for array in outside), Fraction(0))
-        # Raised to the common denominator of the exponents, all are powers with whole exponents.
+        # Raised to the common denominator, all exponents are whole.
         power = math.lcm(*(exponent.denominator for exponent in (*s, *zeta)))
         most = segments**power
         for size, exponent in zip(self.nest.sizes, zeta, strict=True):
@@ -115,9 +115,9 @@ class Segments:
 
 @attrs.frozen
 class Traffic:
-    """Bytes that every program moves between fast memory of `memory` bytes and slow memory: a lower bound.
+    """A lower bound on the bytes that every program moves between fast memory of `memory` bytes and slow memory.
 
-    `compulsory` are those that all memory would not save, `segments` the proof that there are more of them, if any.
+    `compulsory` has the bytes moved even with unlimited memory, `segments` the proof of more, if there is one.
     """
 
     nest: Nest
@@ -128,9 +128,9 @@ class Traffic:
 
     @cached_property
     def bytes(self) -> int:
-        """Return the bytes that are loaded and stored at least.
+        """Return the least bytes loaded and stored.
 
-        Sums that begin at zero are not loaded first, but each is stored; those that go on are both.
+        Sums that begin at zero are not loaded first, but stored; accumulators are both loaded and stored.
         """
         if self.segments is None:
             return self.compulsory
@@ -143,18 +143,17 @@ class Traffic:
 
     @property
     def binding(self) -> str:
-        """Return the term that is largest, in words."""
+        """Return the largest term in words."""
         if self.segments is None or self.bytes == self.compulsory:
             return "all that is touched"
         return self.segments.term
 
 
 def traffic(nest: Nest, memory: int, resident: frozenset[int] = frozenset(), *, single: bool = True) -> Traffic:
-    """Return the largest bound on the bytes that programs of a nest move, with so many bytes of fast memory.
+    """Return the best lower bound found on the bytes that programs of a nest move, with `memory` bytes of fast memory.
 
-    Arrays `resident`, by number, are in fast memory all the time and take none of it; indirect ones are taken for such.
-    Of a nest that is not `single`,
-    whose points stand for several operations, only what is touched counts. Raises MorelloError without scipy.
+    Arrays `resident`, by number, and indirect ones stay in fast memory and take none of it. The points of a nest that
+    is not `single` stand for several operations: then only values touched count.
     """
     resident |= nest.indirect
     compulsory = sum(
@@ -168,7 +167,7 @@ def traffic(nest: Nest, memory: int, resident: frozenset[int] = frozenset(), *, 
 
 @lru_cache(maxsize=4096)
 def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments | None:
-    """Return the proof of the most loads that is found; None where there is none, or nothing to gain."""
+    """Return the best proof found; None if there is none, or none better than the compulsory bytes."""
     lifted = nest.lifted()
     try:
         constraints(lifted)
@@ -177,7 +176,7 @@ def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments
     if any(not array.support for array in nest.arrays) or nest.points <= nest.lost or len(resident) == len(nest.arrays):
         return None
     if any(nest.points == nest.touched(array) for array in nest.arrays):
-        return None  # An array with a value for each point is loaded once, and that is all of the bound.
+        return None  # An array with a value for each point is loaded once, which is the whole bound.
     floats = {loaded: _best_exponents(lifted, resident, held) for loaded, held in _loads(nest, memory, resident)}
     worth = {
         loaded: loaded * (math.exp(_log_share(lifted, resident, held, floats[loaded])) - 1)
@@ -195,7 +194,7 @@ def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments
 
 
 def _loads(nest: Nest, memory: int, resident: frozenset[int]) -> list[tuple[int, int]]:
-    """Return the bytes per segment that are tried, multiples of what all values are, and the bytes one may touch."""
+    """Return the sizes of segments to try, multiples of all sizes of values, each with the bytes that it may touch."""
     unit = _unit(nest, resident)
     loads = sorted({max(1, round(factor * memory / unit)) * unit for factor in _SEGMENTS})
     return [(loaded, memory + loaded + _slack(nest, resident)) for loaded in loads]
@@ -206,13 +205,13 @@ def _unit(nest: Nest, resident: frozenset[int]) -> int:
 
 
 def _slack(nest: Nest, resident: frozenset[int]) -> int:
-    """Return by how much the last value of a segment may be more than what was left to load."""
+    """Return the bytes by which the last value of a segment may exceed its size."""
     largest = max((array.bytes for number, array in enumerate(nest.arrays) if number not in resident), default=0)
     return largest - _unit(nest, resident) if largest else 0
 
 
 def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best: Sequence[float]) -> list[Segments]:
-    """Return proofs with exponents near the best ones, of each denominator, for segments that load so many bytes."""
+    """Return proofs with exponents of each denominator near the best ones, for segments that load `loaded` bytes."""
     held = memory + loaded + _slack(nest, resident)
     proofs: dict[Exponents, Segments] = {}
     rows, right = _all_rows(nest)
@@ -226,7 +225,7 @@ def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best
         if exponents in proofs or not is_valid(nest, exponents):
             continue
         share = math.exp(_log_share(nest, resident, held, [float(value) for value in values]))
-        # A little less, so that rounding does not make it more; checked exactly in the end.
+        # Rounded down; checked exactly in the end.
         least = Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS)
         proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, least)
     return [*proofs.values()]
@@ -247,14 +246,14 @@ def _log_points(nest: Nest, resident: frozenset[int], held: int, values: Sequenc
 
 
 def _log_share(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> float:
-    """Return the logarithm of how many segments all points are together, at least."""
+    """Return the logarithm of the least number of segments."""
     return math.log(nest.points - nest.lost) - _log_points(nest, resident, held, values)
 
 
 def _best_exponents(nest: Nest, resident: frozenset[int], held: int) -> list[float]:
-    """Return exponents of loops, then arrays, that make U small, to within rounding.
+    """Return exponents of loops, then arrays, that minimize U, up to rounding.
 
-    The logarithm of U is convex: a linear program without its entropy gives where to begin.
+    The logarithm of U is convex. A linear program without the entropy term gives the start.
     """
     rows, right = _all_rows(nest)
     count = len(nest.loops) + len(nest.arrays)
@@ -281,7 +280,7 @@ def _best_exponents(nest: Nest, resident: frozenset[int], held: int) -> list[flo
 
 
 def _all_rows(nest: Nest) -> tuple[list[list[int]], list[int]]:
-    """Return what exponents of loops, then arrays, fulfil: rows · x ≥ right; between 0 and 1 they are, too."""
+    """Return the constraints on exponents of loops, then arrays: rows · x ≥ right, with 0 ≤ x ≤ 1 included."""
     count = len(nest.loops) + len(nest.arrays)
     units = [[int(at == place) for at in range(count)] for place in range(count)]
     rows = [[*one.loops, *one.arrays] for one in constraints(nest)]
@@ -310,11 +309,11 @@ def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
     """Return the bound without rounding, at the best T = M/(σ − 1): the closed form of [Dinh2023] with its constants.
 
     (σ − 1)^(σ − 1) · ∏ (p_j/s_j)^s_j · points / (∏ L_i^ζ_i · M^(σ − 1)) − M/(σ − 1). Raises MorelloError for σ ≤ 1, or
-    for exponents of no inequality that holds.
+    for invalid exponents.
     """
     sigma = float(exponents.sigma)
     if sigma <= 1 or not is_valid(nest, exponents):
-        raise MorelloError("these exponents bound no traffic", "σ is above 1, and each subspace's constraint holds")
+        raise MorelloError("these exponents do not bound traffic", "σ must exceed 1, and all constraints must hold")
     value = (sigma - 1) ** (sigma - 1) * (nest.points - nest.lost) / memory ** (sigma - 1)
     for array, one in zip(nest.arrays, map(float, exponents.s), strict=True):
         value *= (array.bytes / one) ** one if one else 1.0
@@ -324,10 +323,9 @@ def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
 
 
 def estimate(nest: Nest, memory: int) -> float:
-    """Return about the bytes of `traffic`, a hundred times as fast and without a proof.
+    """Return an estimate of the bytes of `traffic`, a hundred times as fast and without a proof.
 
-    Exponents are those of one linear program, for segments that load the whole memory. Raises MorelloError without
-    scipy.
+    Its exponents are those of one linear program, for segments that load the whole memory.
     """
     lifted = nest.lifted()
     rows, right = _all_rows(lifted)
@@ -345,9 +343,9 @@ def estimate(nest: Nest, memory: int) -> float:
 
 
 def check(bound: Traffic) -> None:
-    """Verify a bound in exact arithmetic, from its nest alone. Raises MorelloError that names what does not hold."""
+    """Verify a bound in exact arithmetic from its nest. Raises MorelloError that names the first fault."""
     if not bound.nest.indirect <= bound.resident:
-        raise _refused("points may do without an operand that it counts")
+        raise _refused("it counts an operand that points may compute without")
     compulsory = traffic(bound.nest, bound.memory, bound.resident, single=False).compulsory
     if bound.compulsory != compulsory:
         raise _refused(f"operands hold {compulsory:,} bytes, not {bound.compulsory:,}")
@@ -358,25 +356,24 @@ def check(bound: Traffic) -> None:
         bound.nest,
         bound.nest.lifted(),
     ):
-        raise _refused("its proof is about another program, or another memory")
+        raise _refused("its proof is for another nest or another memory")
     if proof.loaded < 1 or proof.loaded % _unit(proof.nest, proof.resident) or proof.share < 0:
         raise _refused(f"segments do not load {proof.loaded} bytes")
     if not is_valid(proof.nest, proof.exponents):
-        raise _refused("its exponents make no inequality that holds for all points")
+        raise _refused("the inequality of its exponents is invalid")
     if proof.allows(proof.share):
         raise _refused(f"{float(proof.share):,.1f} segments may have all points")
 
 
 def _refused(why: str) -> MorelloError:
-    return MorelloError(f"this bound is not proven: {why}", "make it anew: `morello bound FILE`")
+    return MorelloError(f"this bound is not proven: {why}", "compute a new one: `morello bound FILE`")
 
 
 def program_traffic(impl: Impl, target: Target, level: int) -> int:
-    """Return the bytes that a program moves between levels before number `level` and the others.
+    """Return the bytes that a program moves between levels before number `level` and the others, by the cost model.
 
-    A view that crosses moves its tensor in, out, or both; copies are programs of their own, whose kernels read and
-    write. What kernels read or write beyond the cut counts once for each call. Raises MorelloError for a program with
-    Specs that are not implemented.
+    A view across the cut moves its tensor in, out, or both. Operands of kernels beyond the cut count once per call,
+    those of copies included. Specs without an implementation count as 0.
     """
     numbers = {one.name: number for number, one in enumerate(target.levels)}
     return _traffic_of(impl, numbers, level)
@@ -402,7 +399,7 @@ def _traffic_of(impl: Impl, numbers: dict[str, int], level: int) -> int:
 
 
 def reads_beyond(impl: Impl, target: Target, level: int) -> bool:
-    """Return True if a kernel that computes has an operand beyond the cut, and so may read it more than once."""
+    """Return True if a computing kernel has an operand beyond the cut, which it may read more than once."""
     if isinstance(impl, Leaf):
         return False
     if isinstance(impl.expansion, KernelCall):

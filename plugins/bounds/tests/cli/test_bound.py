@@ -160,8 +160,8 @@ def test_files_without_proofs(cli, write, refused, tmp_path):
     (told,) = json.loads(cli("bound", write(SPEC), "--json", "--no-db", "--profile", "base").stdout)
     for changed, words in (
         ({"spec": "Matmul"}, "are for spec Matmul, not Matmul(1×8×8×16"),
-        ({"boundaries": [{}]}, "these are no proofs: KeyError"),
-        ({"prices": "dear"}, "these are no proofs: TypeError"),
+        ({"boundaries": [{}]}, "these are not proofs: KeyError"),
+        ({"prices": "dear"}, "these are not proofs: TypeError"),
     ):
         file.write_text(json.dumps([{**told, **changed}]), encoding="utf-8")
         refused(cli(*arguments), words)

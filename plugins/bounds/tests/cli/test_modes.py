@@ -39,7 +39,7 @@ def test_a_plot(cli, write, tmp_path):
 
 
 def test_what_goes_wrong_with_algorithms(cli, write, refused):
-    refused(cli(*algorithms(write())), "Matmul is no convolution", "Conv and GroupedConv")
+    refused(cli(*algorithms(write())), "Matmul is not a convolution", "Conv and GroupedConv")
     refused(cli(*algorithms(write(CONV), "8")), "too few", "--fast-memory 32KiB")
     two = CONV + CONV.replace("conv", "other")
     refused(cli(*algorithms(write(two)), "--plot", "x.svg"), "a plot shows one Spec", "--spec NAME")
@@ -81,7 +81,7 @@ def test_sensitivity_without_salib(cli, write, refused, monkeypatch):
 
 def test_options_of_modes_need_them(cli, write, refused):
     path = write(PRODUCT)
-    refused(cli("bound", path, "--sensitivity", "--samples", "7"), "7 samples are no power of two")
+    refused(cli("bound", path, "--sensitivity", "--samples", "7"), "7 samples are not a power of two")
     refused(cli("bound", path, "--samples", "8"), "--samples needs --sensitivity", code=2)
     refused(cli("bound", path, "--plot", "x.svg"), "--plot needs --algorithms", code=2)
     refused(cli("bound", path, "--algorithms", "--sensitivity"), "exclude each other", code=2)

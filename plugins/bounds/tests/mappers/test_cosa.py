@@ -1,4 +1,4 @@
-"""cosa: the numbers that [Dinh2023] §6.1 comes to, and tiles that fit."""
+"""cosa: the numbers of [Dinh2023] §6.1, and tiles that fit."""
 
 from __future__ import annotations
 

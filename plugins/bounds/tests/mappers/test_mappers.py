@@ -142,7 +142,7 @@ def test_convolutions_are_padded_before_they_are_tiled() -> None:
     ],
 )
 def test_the_smaller_space_has_programs_where_all_has_none(text: str, mapper: Mapper, most: int) -> None:
-    """They cost no more than twice what search comes to."""
+    """They cost at most twice as much as search's program."""
     goal = api.goal(text, target="x86_avx2", profile="base")
     made = Completion(goal, ()).best(mapper)
     assert cost_and_peak(made.goal.impl).cost == made.cost <= most

@@ -150,7 +150,7 @@ class Completion:
             except Inapplicable as error:
                 refused.append((str(statement), error.message))
         if not taken:
-            # Search without a proposal is no mapper.
+            # Otherwise search would do all the work.
             why = f": {refused[0][1]}" if refused else ", as it is empty"
             raise Inapplicable(f"no statement of it applies{why}", "choose another mapper")
         goal = self._searched(goal)
