@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from morello import api
+from morello.host import missing_features
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, Weights, plugin
 from morello.plugins.registry import Registry
@@ -18,8 +19,20 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 EXCERPTS = [match.groups() for _, text in BLOCKS if (match := re.match(r"# file: (\S+)\n(.*)", text, re.DOTALL))]
 
 
-def test_every_excerpt_says_where_it_is_from() -> None:
-    assert len(EXCERPTS) == sum(language in ("python", "toml") for language, _ in BLOCKS) > 5
+PROGRAMS = [text for language, text in BLOCKS if language == "python" and not text.startswith("# file: ")]
+
+
+def test_there_are_programs_and_excerpts() -> None:
+    assert len(PROGRAMS) > 0
+    assert len(EXCERPTS) > 5
+
+
+@pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")
+@pytest.mark.parametrize("text", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_programs_run_as_they_stand(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(text, "page", "exec"), {})
+    assert "_mm256_fmadd_ps" in capsys.readouterr().out
+    assert len(text.splitlines()) <= 30
 
 
 @pytest.mark.parametrize(("file", "text"), EXCERPTS, ids=[f"{file}-{i}" for i, (file, _) in enumerate(EXCERPTS)])
