@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from morello_tune import PlanRequest, Proposal, Proposer, ProposerSession, TuningInfo, TuningTask, tune
+from morello_tune import PlanRequest, Proposal, Proposer, ProposerSession, TuningInfo, TuningOptions, TuningTask, tune
 from morello_tune.beam import BeamOptions, BeamState
 from morello_tune.evaluate import Evaluator
 from morello_tune.proposers import proposer
@@ -309,7 +309,7 @@ def test_unknown_proposers_are_told_of() -> None:
     with pytest.raises(MorelloError, match="names a proposer twice"):
         proposer("ensemble:offline,offline", "x86_avx2")
     with pytest.raises(MorelloError, match="dropout is a probability"):
-        tune(fresh(), dropout=2, db=False)
+        tune(fresh(), TuningOptions(dropout=2), db=False)
     assert isinstance(fresh().impl, Leaf)
 
 

@@ -16,7 +16,7 @@ An edit of a schedule may be refused or slow, but never wrong ([Hong2025] edits 
 # Nothing is imported before it is used: `morello --help` imports this package.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from morello_tune.api import tune
+    from morello_tune.api import TuningOptions, tune
     from morello_tune.hooks import TuningPlugin, hookimpl
     from morello_tune.interface import (
         Candidate,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TuningTask,
     )
 
-_MODULES = {"tune": "api", "TuningPlugin": "hooks", "hookimpl": "hooks"}
+_MODULES = {"tune": "api", "TuningOptions": "api", "TuningPlugin": "hooks", "hookimpl": "hooks"}
 __all__ = [
     "Candidate",
     "Feedback",
@@ -42,6 +42,7 @@ __all__ = [
     "Proposer",
     "ProposerSession",
     "TuningInfo",
+    "TuningOptions",
     "TuningPlugin",
     "TuningTask",
     "hookimpl",

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -24,10 +24,11 @@ _TOGETHER = 12
 
 @attrs.frozen(kw_only=True)
 class BeamOptions:
-    """The sizes of a search: how many programs are kept, plans for each, implementations of a plan, and iterations.
+    """The sizes of a beam search: programs kept, plans for each, implementations of each plan, and iterations.
 
-    `dropout` is the probability with which an item is left out of the menu of a plan. It ends after so many `samples`,
-    which are implementations, or `seconds` in all; what is not measured by then does not count.
+    `dropout` is the probability with which an item is left out of the menu of a plan. The search ends after `samples`
+    implementations or `seconds` in all; a sample that is not measured by then does not count. Raises MorelloError for
+    sizes below 1.
     """
 
     beam: int = 6
@@ -39,17 +40,29 @@ class BeamOptions:
     seconds: float | None = None
     seed: int = 0
 
+    def __attrs_post_init__(self) -> None:
+        for name in ("beam", "plans", "implementations"):
+            if getattr(self, name) < 1:
+                raise MorelloError(f"{name} is {getattr(self, name)}", f"there is at least 1 of {name}")
+        if self.iterations < 0 or not 0 <= self.dropout <= 1:
+            raise MorelloError("iterations are not negative, and dropout is a probability", "give others")
+
     @property
     def time(self) -> float:
-        """Return the seconds there are, infinitely many without a limit."""
+        """Return the limit in seconds, infinity without one."""
         return math.inf if self.seconds is None else self.seconds
 
     @property
     def most_samples(self) -> int:
-        """Return how many implementations there are at most: the first iteration has the start alone."""
+        """Return the largest number of implementations: the first iteration has the start alone."""
         once = self.plans * self.implementations
         most = once + (self.iterations - 1) * self.beam * once if self.iterations else 0
         return most if self.samples is None else min(most, self.samples)
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Return the values of these fields, without those of derived classes."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(BeamOptions)}
 
 
 class Evaluates(Protocol):

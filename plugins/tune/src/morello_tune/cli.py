@@ -34,7 +34,7 @@ from morello_tune.menu import menu_for
 from morello_tune.proposers import proposer as proposer_named
 from morello_tune.proposers import proposers_for
 from morello_tune.proposers.kbest import KBEST, TOP
-from morello_tune.tuner import ItemStatistics, Tuner, TuningResult, check_options
+from morello_tune.tuner import ItemStatistics, Tuner, TuningResult
 
 _UNITS = {"": None, "s": 1, "m": 60, "h": 3600}
 
@@ -179,7 +179,6 @@ def command(
     `morello run` and `morello compile` use it on such a machine, unless told --no-measured. Ctrl-C keeps the best.
     """
     options = BeamOptions(samples=budget[0], seconds=budget[1], **sizes)
-    check_options(options)
     if len(goals) > 1 and (output or trace) and not listed:
         names = ", ".join(goal.name for goal in goals)
         raise MorelloError(f"there are {len(goals)} Specs: {names}", "choose one with --spec NAME")

@@ -14,7 +14,7 @@ import attrs
 from morello.compiled import GoalKernel
 from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
-from morello.errors import MorelloError, VerificationError
+from morello.errors import VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.goals import Goal
 from morello.ir.impl import leaves
@@ -199,7 +199,7 @@ class Tuner:
             **head,
             name=goal.name,
             proposer=self.proposer.name,
-            options=attrs.asdict(self.options),
+            options=self.options.sizes,
             key=start.built.key,
             schedule=start.candidate.text,
             value=start.value,
@@ -365,12 +365,3 @@ class Tuner:
 
 def _is_open(goal: Goal) -> bool:
     return next(leaves(goal.impl), None) is not None
-
-
-def check_options(options: BeamOptions) -> None:
-    """Raise MorelloError for sizes that make no search."""
-    sizes = ("beam", "plans", "implementations")
-    if wrong := next((name for name in sizes if getattr(options, name) < 1), None):
-        raise MorelloError(f"{wrong} is {getattr(options, wrong)}", f"there is at least 1 of {wrong}")
-    if options.iterations < 0 or not 0 <= options.dropout <= 1:
-        raise MorelloError("iterations are not negative, and dropout is a probability", "give others")
