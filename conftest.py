@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from morello.api.kernel import Kernel
+from morello.build.library import build
+from morello.build.toolchain import Compiler, available_compilers
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.runtime import CompiledKernel, Compiler, available_compilers, empty
-from morello.runtime.build import build
+from morello.run.arrays import empty
 from morello.testing.fixtures import isolated
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 
@@ -29,7 +31,7 @@ settings.register_profile("varied", deadline=None)
 settings.load_profile("repeated")
 
 #: Verifies a complete program and returns its kernel.
-Prove = Callable[..., CompiledKernel]
+Prove = Callable[..., Kernel]
 
 
 def pytest_configure() -> None:
@@ -74,13 +76,11 @@ def prove(pytestconfig: pytest.Config) -> Prove:
     """
     quick = "not slow" in (pytestconfig.getoption("markexpr") or "")
 
-    def check(
-        impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None
-    ) -> CompiledKernel:
+    def check(impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None) -> Kernel:
         program = target.emitter.emit(impl, target, name)
         kernel = None
         for compiler in compilers or available_compilers()[: 1 if quick else None]:
-            kernel = CompiledKernel(impl, target, program, compiler)
+            kernel = Kernel(impl, target, program, compiler)
             kernel.library = built(program, compiler)
             kernel.check()
             if quick:

@@ -32,13 +32,13 @@ from harness.draws import Draws, with_program
 from harness.samples import Sample, Samples, Score
 from harness.suite import PROBLEMS
 from morello import api
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
 from morello.cli.figures import figures
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.plugins.profile_choice import microarchitectures
-from morello.runtime.compiled import CompiledKernel
-from morello.runtime.timing import duration
+from morello.run.timing import duration
 
 SPECS = (
     "64³",
@@ -167,9 +167,9 @@ def _flush(schedule: str) -> str:
     return "\n".join(line.strip() for line in schedule.splitlines())
 
 
-def _fault_of_building(kernel: CompiledKernel) -> str:
+def _fault_of_building(kernel: Kernel) -> str:
     try:
-        kernel.load()
+        kernel.function.load()
     except MorelloError as error:
         return error.message.splitlines()[0]
     return ""

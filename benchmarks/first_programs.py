@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.goals import goal_of
+from morello.api.goals import Goal
 from morello.errors import MorelloError, Undecided
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.search.budget import SearchBudget
 from morello.search.progress import Progress

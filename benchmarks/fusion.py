@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 import morello
-from morello.goals import Goal
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
 from morello.ir.impl import cost_and_peak
-from morello.runtime.compiled import CompiledKernel
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FILES = ("chain", "fused", "mlp", "attention")
@@ -32,7 +32,7 @@ class Timed:
     """The best program of a goal, built and verified, and the times of its calls in seconds."""
 
     goal: Goal
-    kernel: CompiledKernel
+    kernel: Kernel
     seconds: list[float] = attrs.field(factory=list)
 
     @classmethod

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 import morello
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import find_compiler
 from morello.calibration.meter import Timer, UnitMeter
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.ir.ops.rand_matmul import random_values
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.runtime.compiled import CompiledKernel
-from morello.runtime.toolchain import find_compiler
 from morello.search.budget import SearchBudget
 
 TARGETS = ("x86_avx2", "x86_avx512")
@@ -63,7 +63,7 @@ def number_costs(target: Target, shape: str, kernel_name: str) -> tuple[float, f
 class Timed:
     """A program and the seconds of its calls."""
 
-    kernel: CompiledKernel
+    kernel: Kernel
     cost: int
     seconds: list[float] = attrs.field(factory=list)
 

@@ -39,9 +39,9 @@ from rich.table import Table
 
 from harness.goals import goal_of
 from morello.api import DEFAULT_EXPANSIONS
+from morello.api.goals import Goal
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, MorelloError, NoImplementation, Undecided
-from morello.goals import Goal
 from morello.host import missing_features
 from morello.plugins.registry import installed
 from morello.schedule import Schedule, schedule_of

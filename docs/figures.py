@@ -25,9 +25,9 @@ from morello_bounds.tiles import best_tiling
 from morello_bounds.traffic import program_traffic, traffic
 
 import morello
+from morello.api.goals import Goal
 from morello.codegen.loops import until
 from morello.frontend.parser import parse_spec
-from morello.goals import Goal
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 from morello.report.tree import Branch, program_tree

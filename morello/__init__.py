@@ -1,19 +1,34 @@
 """Morello: turns tensor operations into the provably cheapest C program of a target."""
 
-# Nothing is imported before it is asked for, so that the command can see to Ctrl-C first.
+# Names are imported at their first use: some are slow to import, and the command line must first handle Ctrl-C.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from morello.api import compile, goal, parse, synthesize
-    from morello.errors import MorelloError
-    from morello.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
-    from morello.goals import Goal
-    from morello.search.budget import SearchBudget
+    from morello.api import (
+        Goal,
+        Kernel,
+        MorelloError,
+        SearchBudget,
+        attention,
+        compile,
+        conv2d,
+        einsum,
+        empty,
+        gelu,
+        goal,
+        layer_norm,
+        matmul,
+        pack,
+        parse,
+        softmax,
+        synthesize,
+        unpack,
+    )
 
     __version__: str
 
-_FUNCTIONS = ["attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
 __all__ = [
     "Goal",
+    "Kernel",
     "MorelloError",
     "SearchBudget",
     "__version__",
@@ -21,13 +36,16 @@ __all__ = [
     "compile",
     "conv2d",
     "einsum",
+    "empty",
     "gelu",
     "goal",
     "layer_norm",
     "matmul",
+    "pack",
     "parse",
     "softmax",
     "synthesize",
+    "unpack",
 ]
 
 
@@ -38,10 +56,6 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         value: object = version("morello")
-    elif name in _FUNCTIONS:
-        from morello import functions
-
-        value = getattr(functions, name)
     else:
         from morello import api
 

@@ -1,7 +1,7 @@
 """Makes one message of an exception that nobody foresaw, and a file with all that it takes to find the fault.
 
-Code that knows what is being done says so with `telling`; whoever ends the program, such as the command line, asks for
-the message with `told`.
+Code that knows what is being done says so with `context`; whoever ends the program, such as the command line, asks for
+the message with `format`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PACKAGE = Path(__file__).parent
 
 
 @contextmanager
-def telling(**facts: Fact) -> Iterator[None]:
+def context(**facts: Fact) -> Iterator[None]:
     """Attach `facts` to an exception that leaves the block and is a fault of Morello's; the innermost ones count."""
     try:
         yield
@@ -46,7 +46,7 @@ def telling(**facts: Fact) -> Iterator[None]:
         raise
 
 
-def told(error: BaseException, **facts: Fact) -> str:
+def format(error: BaseException, **facts: Fact) -> str:
     """Write the bundle of an exception; return the message that says so."""
     what, text = _headline(error), report(error, **facts)
     path, fault = _written(text, type(error).__name__)
@@ -124,8 +124,8 @@ def _headline(error: BaseException) -> str:
 
 
 def _versions() -> str:
+    from morello.build.toolchain import find_compiler
     from morello.plugins.registry import installed
-    from morello.runtime.toolchain import find_compiler
 
     lines = [f"{name} {importlib.metadata.version(name)}" for name in ("morello", "numpy", "cffi")]
     lines.append(f"python {sys.version.split()[0]} on {platform.platform()}")

@@ -133,7 +133,7 @@ class Display(ABC):
             raise KeyboardInterrupt(self.interrupted(error)) from None
 
 
-class Doing(Display):
+class Spinner(Display):
     """Work that tells nothing of itself, such as `building matmul`; `ended` is what Ctrl-C interrupts, in words."""
 
     def __init__(self, what: str, ended: str = ""):
@@ -176,7 +176,9 @@ class SearchDisplay(Display):
 
 
 @contextmanager
-def heard(listener: Listener, name: str, before: int, kept: Path | None) -> Iterator[Callable[[Progress], None] | None]:
+def subscribe(
+    listener: Listener, name: str, before: int, kept: Path | None
+) -> Iterator[Callable[[Progress], None] | None]:
     """Yield what search is to call: the listener, or a `SearchDisplay` if someone may be looking at stderr.
 
     That is so on a terminal and in a notebook; elsewhere it is None, as programs may do with stderr as they like.

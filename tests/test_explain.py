@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import morello
+from morello.api.kernel import Kernel
 from morello.cli.app import main
-from morello.compiled import GoalKernel
 from morello.errors import SpecError
 from morello.frontend import parse_spec
 from morello.plugins.registry import installed
@@ -27,12 +27,12 @@ UNPROVEN = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
 FILL = "FillZero(8, (f32, L1), serial)"
 
 
-def compiled(text: str, budget: morello.SearchBudget | None = None) -> GoalKernel:
+def compiled(text: str, budget: morello.SearchBudget | None = None) -> Kernel:
     return morello.compile(text, target="x86_avx2", db=False, budget=budget)
 
 
 @pytest.fixture(scope="module")
-def kernel() -> GoalKernel:
+def kernel() -> Kernel:
     return compiled(SPEC)
 
 
@@ -45,9 +45,7 @@ def told(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("runner_ups", [0, 2])
-def test_explanations_are_what_the_command_prints(
-    kernel: GoalKernel, told: Callable[..., str], runner_ups: int
-) -> None:
+def test_explanations_are_what_the_command_prints(kernel: Kernel, told: Callable[..., str], runner_ups: int) -> None:
     explanation = kernel.explain(runner_ups, noise=1, db=False)
     printed = told("--no-db", "--runner-ups", str(runner_ups))
     # The command says how long the search took, where Python says what is proven.
@@ -57,7 +55,7 @@ def test_explanations_are_what_the_command_prints(
     assert explanation.as_dict() == json.loads(told("--no-db", "--runner-ups", str(runner_ups), "--json"))[0]
 
 
-def test_the_tree_has_a_line_for_each_node(kernel: GoalKernel) -> None:
+def test_the_tree_has_a_line_for_each_node(kernel: Kernel) -> None:
     head, first, *rest = kernel.tree.splitlines()
     assert head.split() == ["program", "cost", "runs", "share"]
     assert f"{kernel.cost:,}" in first
@@ -124,7 +122,7 @@ def read(html: str) -> Reader:
     return reader
 
 
-def test_notebooks_show_tables(kernel: GoalKernel) -> None:
+def test_notebooks_show_tables(kernel: Kernel) -> None:
     goal = morello.goal(SPEC, target="x86_avx2")
     facts = dict(read(goal._repr_html_()).rows)
     assert facts["schedule"] == "not scheduled"

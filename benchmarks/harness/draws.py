@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
+from morello.api.goals import Goal
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
-from morello.goals import Goal
 from morello.ir.impl import Expansion, Impl, Leaf, Node, expand
 from morello.ir.spec import Spec
 from morello.rewrites.base import Rewrite, rewrites_of

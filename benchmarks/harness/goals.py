@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.specs import SPECS
 from morello import api
-from morello.goals import Goal
+from morello.api.goals import Goal
 
 
 def goal_of(name: str, target: str) -> Goal:

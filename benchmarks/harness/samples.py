@@ -13,8 +13,8 @@ from morello_baselines.native.problems import Problem
 
 from harness.suite import PROBLEMS
 from morello import api
+from morello.api.goals import Goal
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak, leaves
 
 FOLDER = Path(__file__).resolve().parents[1] / "samples"

@@ -10,6 +10,7 @@ from typing import Literal
 
 import attrs
 
+from morello.build.toolchain import Compiler
 from morello.calibration.levels import LevelFit, fit_levels, footprints
 from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
@@ -20,7 +21,6 @@ from morello.kernels.target import Target
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import MEASURED, Profile
 from morello.plugins.profile_choice import microarchitectures
-from morello.runtime.toolchain import Compiler
 
 #: Seconds that calibration takes at most, about.
 _LONGEST, _QUICKEST = 150, 30

@@ -9,9 +9,9 @@ from typing import Any
 import cffi
 import numpy as np
 
+from morello.build.library import build
+from morello.build.toolchain import Compiler
 from morello.plugins.measure import Clock
-from morello.runtime.build import build
-from morello.runtime.toolchain import Compiler
 
 _DECLARED = "void morello_measure(int which, int64_t calls, void *memory, double *seconds);"
 _SOURCE = """\

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from morello.build.toolchain import thread_flags
 from morello.calibration.meter import UnitMeter
 from morello.codegen.threads import RUNTIME
-from morello.runtime.toolchain import thread_flags
 
 _SOURCE = """
 static void empty_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{

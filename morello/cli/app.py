@@ -110,7 +110,7 @@ class CommandGroup(click.Group):
         except Exception as error:
             from morello import crash
 
-            click.echo(crash.told(error), err=True)
+            click.echo(crash.format(error), err=True)
             sys.exit(crash.EXIT)
 
     def invoke(self, ctx: click.Context) -> Any:

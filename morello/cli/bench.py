@@ -8,6 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import find_compiler
 from morello.cli.common import (
     cc_option,
     json_option,
@@ -21,13 +24,10 @@ from morello.cli.common import (
 )
 from morello.cli.speed import NONE, Speed, against_option, measure, times
 from morello.db.store import SpecStore
-from morello.goals import Goal
-from morello.progress import Doing
+from morello.progress import Spinner
 from morello.report.tables import Column, print_table
-from morello.runtime.compiled import CompiledKernel
-from morello.runtime.metrics import Reading
-from morello.runtime.timing import duration
-from morello.runtime.toolchain import find_compiler
+from morello.run.metrics import Reading
+from morello.run.timing import duration
 
 
 @click.command("bench")
@@ -68,16 +68,16 @@ def command(
     Programs of a target that has metrics are measured by these, and not timed; no library is.
     """
     find_compiler(cc)  # before the search, so that a mistake costs no time
-    counted: list[tuple[CompiledKernel, Sequence[Reading]]] = []
-    timed: list[tuple[CompiledKernel, Speed]] = []
+    counted: list[tuple[Kernel, Sequence[Reading]]] = []
+    timed: list[tuple[Kernel, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         tell_compiler(kernel)
         if goal.target.metrics:
-            with Doing(f"counting {goal.name}"):
+            with Spinner(f"counting {goal.name}"):
                 counted.append((kernel, kernel.readings(seed)))
             continue
-        with Doing(f"timing {goal.name}"):
+        with Spinner(f"timing {goal.name}"):
             speed = measure(kernel, against, min_time, seed, threads)
         speed.warn()
         timed.append((kernel, speed))
@@ -94,7 +94,7 @@ def command(
         _tell(timed)
 
 
-def _of(kernel: CompiledKernel) -> dict[str, Any]:
+def _of(kernel: Kernel) -> dict[str, Any]:
     """Return what was measured, for programs."""
     return {
         "spec": kernel.program.name,
@@ -108,7 +108,7 @@ def _reading(one: Reading) -> dict[str, Any]:
     return {"name": one.metric.name, "value": one.value, "unit": one.metric.unit}
 
 
-def _print_counted(counted: Sequence[tuple[CompiledKernel, Sequence[Reading]]]) -> None:
+def _print_counted(counted: Sequence[tuple[Kernel, Sequence[Reading]]]) -> None:
     columns = [Column("spec"), Column("target", spare=1), Column("metric"), Column("value", True), Column("unit")]
     rows = [
         (kernel.program.name, kernel.target.name, one.metric.name, one.amount, one.metric.unit)
@@ -118,7 +118,7 @@ def _print_counted(counted: Sequence[tuple[CompiledKernel, Sequence[Reading]]]) 
     print_table(columns, rows)
 
 
-def _print(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> None:
+def _print(timed: Sequence[tuple[Kernel, Speed]], against: str) -> None:
     headings = {"cpu": 0, "median": 2, "wall": 4, "median ": 5, "rate": 0}
     beside = {} if against == NONE else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
     columns = [Column("spec"), Column("target", spare=6)]
@@ -133,7 +133,7 @@ def _print(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> None:
     print_table(columns, rows)
 
 
-def _tell(timed: Sequence[tuple[CompiledKernel, Speed]]) -> None:
+def _tell(timed: Sequence[tuple[Kernel, Speed]]) -> None:
     """Say on stderr why programs have no ratio."""
     for kernel, speed in timed:
         if speed.ratio is None and speed.verdict:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from morello.build import cache
 from morello.cli.common import json_option, print_json
 from morello.db.default import default_path
 from morello.paths import user_folder
 from morello.report.tables import Column, print_table
-from morello.runtime import cache
 
 
 @click.group("cache", invoke_without_command=True)
@@ -52,11 +52,11 @@ def limit(size: str | None) -> None:
 
     What was not used for longest is removed first. MORELLO_CACHE_LIMIT overrides what is set here.
     """
-    wanted = None if size is None else cache.bytes_of(size)
+    wanted = None if size is None else cache.parse_size(size)
     if size is not None and wanted is None:
         raise click.BadParameter(f"{size!r} is no size, such as 500MB or 2GiB", param_hint="SIZE")
     if wanted is not None:
-        cache.keep_limit(wanted)
+        cache.set_limit(wanted)
     now = cache.size_limit()
     used = sum(size for _, size in cache.contents(user_folder()).values())
     click.echo(f"{user_folder()}: {used:,} bytes of at most {now:,}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from morello.build.toolchain import available_compilers, find_compiler
 from morello.calibration.machine import Calibration, Line, calibrate
 from morello.calibration.meter import BUSY
 from morello.cli import completion
@@ -22,7 +23,6 @@ from morello.plugins.measure import Clock
 from morello.plugins.profile_choice import microarchitectures
 from morello.plugins.registry import Registry, installed
 from morello.report.tables import Column, print_table
-from morello.runtime.toolchain import available_compilers, find_compiler
 
 #: The load of a machine from which on something else is going on.
 _LOAD = 0.7

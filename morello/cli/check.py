@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from morello.api.goals import Goal
+from morello.build.toolchain import find_compiler
 from morello.cli.common import (
     cc_option,
     json_option,
@@ -19,13 +21,11 @@ from morello.cli.common import (
 )
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
-from morello.goals import Goal
-from morello.progress import Doing
+from morello.progress import Spinner
 from morello.report.tables import Column, print_table
-from morello.runtime.reference import NAME as REFERENCE
-from morello.runtime.reference import reference_target
-from morello.runtime.toolchain import find_compiler
-from morello.runtime.verify import CheckReport, DataSetResult
+from morello.verify.check import CheckReport, DataSetResult
+from morello.verify.reference import REFERENCE_NAME as REFERENCE
+from morello.verify.reference import reference_target
 
 
 @click.command("check")
@@ -65,7 +65,7 @@ def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: b
         "seed": seed,
     }
     try:
-        with Doing(f"verifying {goal.name}"):
+        with Spinner(f"verifying {goal.name}"):
             report = kernel.check(seed, thorough=True)
     except VerificationError as error:
         click.echo(f"error: {error}", err=True)

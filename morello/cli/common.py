@@ -12,19 +12,18 @@ import attrs
 import click
 
 from morello import api, crash
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.cache import parse_size
 from morello.cli import completion
 from morello.codegen.threads import MAX_THREADS
-from morello.compiled import GoalKernel
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation, Undecided, suggestion
 from morello.frontend.diagnostics import quoted, read_file
 from morello.frontend.specfile import Declaration, SpecFile, show_file
-from morello.goals import Goal
 from morello.ir.impl import leaves
-from morello.progress import Doing, SearchDisplay
-from morello.runtime.cache import bytes_of
-from morello.runtime.compiled import CompiledKernel
+from morello.progress import SearchDisplay, Spinner
 from morello.schedule import schedule_of
 from morello.search.budget import SearchBudget, available_memory
 
@@ -38,13 +37,13 @@ class Size(click.ParamType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        size = value if isinstance(value, int) else bytes_of(value)
+        size = value if isinstance(value, int) else parse_size(value)
         return self.fail(f"{value!r} is no size, such as 4GiB", param, ctx) if size is None else size
 
 
 #: Under which a command's context keeps whether to tell how the search went, its budget, and whether
 #: programs that were measured are used.
-_VERBOSE, _BUDGET, _MEASURED = "morello.verbose", "morello.budget", "morello.measured"
+_VERBOSE, _BUDGET, _MEASURED = "morello.verbose", "morello.budget", "morello.api.measured"
 _IN_A_HURRY = ("run", "compile", "map", "tune")
 
 
@@ -199,7 +198,7 @@ def _with_goals(command: Command, several_targets: bool, several_files: bool = F
             raise click.UsageError(f"--target {' --target '.join(map(str, targets))}: name each once")
         click.get_current_context().meta[_VERBOSE] = verbose
         texts = {one: read_file(one) for one in ([file] if isinstance(file, str) else file)}
-        with crash.telling(file="\n".join(texts.values())):
+        with crash.context(file="\n".join(texts.values())):
             goals = [
                 goal
                 for each in targets
@@ -275,7 +274,7 @@ def closed_at_end(store: SpecStore) -> SpecStore:
 class Made:
     """A kernel, and how much of it had to be searched for: Specs solved, seconds."""
 
-    kernel: GoalKernel
+    kernel: Kernel
     solved: int
     seconds: float
 
@@ -333,7 +332,7 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     with (
         SearchDisplay(goal.name, before, db.path if db else None) as display,
         named_after(goal),
-        crash.telling(spec=lambda: _as_file(goal), target=goal.target.label),
+        crash.context(spec=lambda: _as_file(goal), target=goal.target.label),
     ):
         budget = budget_of(click.get_current_context())
         measured = click.get_current_context().meta.get(_MEASURED, False)
@@ -350,12 +349,12 @@ def tell_sizes(goal: Goal) -> None:
         click.echo(words)
 
 
-def tell_compiler(kernel: CompiledKernel) -> None:
+def tell_compiler(kernel: Kernel) -> None:
     """Say on stderr which compiler builds a kernel, and what others take, if that is wanted."""
     if click.get_current_context().meta.get(_VERBOSE):
-        with Doing(f"choosing a compiler for {kernel.program.name}"):
+        with Spinner(f"choosing a compiler for {kernel.program.name}"):
             compiler, choice = kernel.compiler, kernel.choice
-        times = f", chosen from {choice}" if choice and len(choice.trials) > 1 else ""
+        times = f", chosen from {choice}" if choice and len(choice.times) > 1 else ""
         click.echo(f"{kernel.program.name}: built with {compiler}{times}", err=True)
 
 

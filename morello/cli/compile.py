@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import find_compiler
 from morello.cli import completion
 from morello.cli.common import Made, cc_option, make, measured_option, with_goals_for_targets
 from morello.cli.jobs import jobs_option, searched
@@ -16,9 +19,6 @@ from morello.codegen.library import check_names
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
-from morello.goals import Goal
-from morello.runtime.compiled import CompiledKernel
-from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
 
 
@@ -47,7 +47,7 @@ def _trees(programs: Sequence[Made]) -> bytes:
 
 
 def _schedules(programs: Sequence[Made]) -> bytes:
-    by_target: dict[str, list[CompiledKernel]] = {}
+    by_target: dict[str, list[Kernel]] = {}
     for one in programs:
         by_target.setdefault(one.kernel.target.name, []).append(one.kernel)
     files: list[SpecFile] = []

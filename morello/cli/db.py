@@ -23,7 +23,7 @@ from morello.ir.impl import Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.progress import Doing
+from morello.progress import Spinner
 from morello.report.tables import Column, print_table
 from morello.search.session import SearchSession
 
@@ -238,7 +238,7 @@ def verify(
 
 
 def _recompute(ctx: click.Context, store: SpecStore, limit: int | None, points: int) -> None:
-    with Doing("proving answers from elsewhere", "while proving; what was proven before is stored"):
+    with Spinner("proving answers from elsewhere", "while proving; what was proven before is stored"):
         outcome = proof.recompute(store, _targets(), _solve, limit=limit, points=points)
     _report(outcome.wrong)
     told = f"{outcome.proven:,} foreign rectangles are right, {len(outcome.wrong):,} wrong and removed"

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import click
 
+from morello.api.goals import Goal
 from morello.cli import completion, roofline
 from morello.cli.candidates import Candidate, candidates, print_candidates
 from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
@@ -15,7 +16,6 @@ from morello.cli.figures import figures
 from morello.cli.output import check_writable
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.kernels.target import BASE
 from morello.plugins.registry import installed
 from morello.progress import SearchDisplay

@@ -10,11 +10,11 @@ from pathlib import Path
 import attrs
 import click
 
+from morello.api.goals import Goal
 from morello.cli.common import budget_of, named_after
 from morello.db.store import SpecStore
-from morello.goals import Goal
 from morello.interrupt import result_of
-from morello.progress import Doing
+from morello.progress import Spinner
 from morello.search.budget import SearchBudget
 
 jobs_option = click.option(
@@ -40,7 +40,7 @@ def searched(goals: Sequence[Goal], db: SpecStore | None, jobs: int) -> list[Goa
     # Threads, of progress among them, do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with (
-        Doing(f"searching {len(goals)} Specs, {jobs} at once", "the searches"),
+        Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"),
         ProcessPoolExecutor(jobs, context) as pool,
     ):
         try:

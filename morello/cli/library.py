@@ -8,14 +8,14 @@ from pathlib import Path
 
 import attrs
 
+from morello.api.goals import Goal
+from morello.build.library import build_file
+from morello.build.toolchain import find_compiler
 from morello.cli.common import Made, tell_compiler
 from morello.cli.output import check_writable, write_file
 from morello.codegen.library import CFile, CFunction, CLibrary
 from morello.errors import MorelloError
-from morello.goals import Goal
-from morello.progress import Doing
-from morello.runtime.objects import build_file
-from morello.runtime.toolchain import find_compiler
+from morello.progress import Spinner
 
 
 def renamed(goals: Sequence[Goal]) -> list[Goal]:
@@ -62,12 +62,12 @@ def built(kind: str, file: str, goals: Sequence[Goal], made: Sequence[Made], cc:
     if len(made) == 1:
         kernel = made[0].kernel
         tell_compiler(kernel)
-        with Doing(f"building {kernel.program.name}"):
+        with Spinner(f"building {kernel.program.name}"):
             if kind == "so":
                 return kernel.library.read_bytes()
             units = {f"{kernel.program.name}.c": CFile(kernel.source, kernel.program.flags)}
             return build_file(kind, units, {}, kernel.compiler, kernel.program.parallel)
     library = library_of(file, goals, made)
     headers = {f"{library.name}.h": library.header}
-    with Doing(f"building {library.name}"):
+    with Spinner(f"building {library.name}"):
         return build_file(kind, library.units, headers, find_compiler(cc), library.parallel)

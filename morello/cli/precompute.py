@@ -83,7 +83,7 @@ def command(
 def _families(what: str, target: str | None, profile: str | None, name: str | None) -> list[Family]:
     if "(" not in what or Path(what).exists():
         text = read_file(what)
-        with crash.telling(file=text):
+        with crash.context(file=text):
             found = families(text, filename=what, target=target, profile=profile)
         return found if name is None else [named({one.name: one for one in found}, name, what)]
     if name is not None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import find_compiler
 from morello.cli.common import (
     cc_option,
     make,
@@ -21,17 +24,14 @@ from morello.cli.output import write_file
 from morello.cli.speed import Speed, against_option, measure
 from morello.db.store import SpecStore
 from morello.frontend.specfile import show_spec
-from morello.goals import Goal
-from morello.progress import Doing
+from morello.progress import Spinner
 from morello.report.tables import print_table
 from morello.report.tree import by_level, program_tree, tree_table
 from morello.report.words import cost_words, memory
-from morello.runtime.kernel import Kernel
-from morello.runtime.reference import NAME as REFERENCE
-from morello.runtime.reference import reference_target
-from morello.runtime.timing import duration
-from morello.runtime.toolchain import find_compiler
-from morello.runtime.verify import CheckReport
+from morello.run.timing import duration
+from morello.verify.check import CheckReport
+from morello.verify.reference import REFERENCE_NAME as REFERENCE
+from morello.verify.reference import reference_target
 
 _MIN_TIME = 0.3
 
@@ -73,13 +73,13 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     click.echo(f"\ncost     {cost}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
     tell_compiler(kernel)
-    with Doing(f"building {goal.name}"):
+    with Spinner(f"building {goal.name}"):
         source = _save_source(kernel)
     click.echo(f"C        {source}")
-    with Doing(f"verifying {goal.name}"):
+    with Spinner(f"verifying {goal.name}"):
         report = kernel.check(seed)
     click.echo(f"correct  {_verdict(report)}")
-    with Doing(f"{'counting' if goal.target.metrics else 'timing'} {goal.name}"):
+    with Spinner(f"{'counting' if goal.target.metrics else 'timing'} {goal.name}"):
         counts = kernel.readings(seed)
         speed = None if counts else measure(kernel, against, _MIN_TIME, seed, threads)
     for reading in counts:
@@ -103,7 +103,7 @@ def _verdict(report: CheckReport) -> str:
     worst = max(report.results, key=lambda result: result.error)
     compared = sum(result.reference is not None for result in report.results)
     largest = f"the largest error is {worst.error:.3f} of its bound ({worst.name})" if worst.error else "all exact"
-    parts = f", each on one of {report.parts} parts of the result" if report.parts > 1 else ""
+    parts = f", each on one of {report.slices} slices of the result" if report.slices > 1 else ""
     return f"on {len(report.results)} data sets by numpy{parts}, and on {compared} of them by {REFERENCE}: {largest}"
 
 

@@ -9,9 +9,9 @@ import attrs
 import click
 from click.core import ParameterSource
 
+from morello.api.kernel import Kernel
 from morello.errors import MorelloError
-from morello.runtime.compiled import CompiledKernel
-from morello.runtime.timing import BenchReport, Times, duration
+from morello.run.timing import BenchReport, Times, duration
 
 if TYPE_CHECKING:
     from morello_baselines import BaselineReport
@@ -135,7 +135,7 @@ def _as_dict(times: Times) -> dict[str, Any]:
     return {"best": times.best, "median": times.median, "each": list(times.each)}
 
 
-def measure(kernel: CompiledKernel, library: str, min_time: float, seed: int, threads: int | None = None) -> Speed:
+def measure(kernel: Kernel, library: str, min_time: float, seed: int, threads: int | None = None) -> Speed:
     """Time a kernel, then a library on as many threads.
 
     Raises what calling the kernel raises, and MorelloError for a library that fails.

@@ -22,9 +22,8 @@ from morello.paths import make_private, user_folder
 #: Parts of the package `morello` on which no answer depends; no other part imports them.
 ASIDE = frozenset(
     {
-        *("__init__.py", "__main__.py", "api.py", "calibration", "cli", "compiled.py", "crash.py"),
-        *("functions", "goals.py", "interrupt.py", "progress.py", "report", "runtime"),
-        "testing",
+        *("__init__.py", "__main__.py", "api", "build", "calibration", "cli", "crash.py", "interrupt.py"),
+        *("progress.py", "report", "run", "testing", "verify"),
     }
 )
 

@@ -37,7 +37,7 @@ class Metric:
 
     Either `symbol` names a function `uint64_t symbol(void)` of the program's library that returns a running count: the
     metric is its increase by a call, in the calling thread. Or `measure` returns the metric of a
-    `morello.runtime.Kernel`, always the same. `unit` is a plural noun.
+    `morello.api.kernel.Kernel`, always the same. `unit` is a plural noun.
     """
 
     name: str

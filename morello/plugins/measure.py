@@ -40,7 +40,7 @@ class Clock:
 class Meter(Protocol):
     """Times C on this machine: what `morello calibrate` hands to measurements.
 
-    `compiler` is a `morello.runtime.Compiler`. `quick` asks for less time and tolerates more noise.
+    `compiler` is a `morello.build.toolchain.Compiler`. `quick` asks for less time and tolerates more noise.
     """
 
     compiler: Any

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
-from morello.report.tree import Others, RunnerUp
+from morello.report.tree import RunnerUp, RunnerUps
 from morello.search.session import Alternative, SearchSession
 
 
-def runner_ups(search: SearchSession, scheduled: Impl, program: Impl, count: int) -> Others:
+def find_runner_ups(search: SearchSession, scheduled: Impl, program: Impl, count: int) -> RunnerUps:
     """Return the `count` best other steps of every node of a program that its schedule left to search."""
     nodes = [*_searched(scheduled, program)]
     found: dict[Spec, tuple[RunnerUp, ...]] = {

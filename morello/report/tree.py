@@ -96,15 +96,15 @@ class Branch:
 
 
 #: The runner-ups of a node, None where they are not known.
-Others = Callable[[Impl], tuple[RunnerUp, ...] | None]
+RunnerUps = Callable[[Impl], tuple[RunnerUp, ...] | None]
 
 
-def program_tree(impl: Impl, target: Target, others: Others | None = None) -> Branch:
+def program_tree(impl: Impl, target: Target, others: RunnerUps | None = None) -> Branch:
     """Return a finished program as data. Raises SpecError for an unfinished one."""
     return _branch(impl, target, "body", 1, int(cost_and_peak(impl).cost), others or (lambda impl: None))
 
 
-def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others: Others) -> Branch:
+def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others: RunnerUps) -> Branch:
     assert not isinstance(impl, Leaf)
     expansion = impl.expansion
     children = tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello.kernels.target import Target
-from morello.runtime.timing import duration
+from morello.run.timing import duration
 
 
 def memory(amounts: dict[str, int]) -> str:

@@ -71,7 +71,7 @@ def library_path() -> Path:
     path = installed()
     if path is None:
         # Imported here: answers depend on the sources that search imports, and not on how this library is built.
-        build, toolchain = (importlib.import_module(f"morello.runtime.{name}") for name in ("build", "toolchain"))
+        build, toolchain = (importlib.import_module(f"morello.build.{name}") for name in ("library", "toolchain"))
         texts = {source.name: source.read_text(encoding="utf-8") for source in sources()}
         path = build.build(texts, ("-O3",), toolchain.find_compiler())
     return path

@@ -6,11 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from morello.build.library import build
+from morello.build.toolchain import Compiler
 from morello.errors import ArgumentError, ToolchainError
 from morello.ir.program import Program
-from morello.runtime.build import build
-from morello.runtime.kernel import Kernel
-from morello.runtime.toolchain import Compiler
+from morello.run.function import NativeFunction
 
 #: Characters of C that one translation unit holds at most; more programs go to the next one.
 UNIT = 300_000
@@ -51,7 +51,7 @@ def units(programs: Iterable[Program]) -> list[list[Program]]:
 
 
 def build_together(
-    kernels: Sequence[Kernel], compiler: Compiler, flags: Sequence[str] = ()
+    kernels: Sequence[NativeFunction], compiler: Compiler, flags: Sequence[str] = ()
 ) -> Mapping[str, ToolchainError]:
     """Build all `kernels` into few shared objects, with `flags` after those of their programs.
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
+from morello.build.toolchain import Compiler
 from morello.codegen.loops import jam_of
 from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.host import missing_features
@@ -27,7 +28,6 @@ from morello.kernels.pattern import Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.select import Select, checked_cost
 from morello.rewrites.tile import Tile
-from morello.runtime.toolchain import Compiler
 from morello.schedule import rewrite_leaf, with_child
 from morello.testing.generate import layout_choices, random_parameters
 from morello.testing.trials import FLAGS, Trials

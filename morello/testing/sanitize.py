@@ -12,14 +12,14 @@ from pathlib import Path
 import attrs
 import numpy as np
 
+from morello.build.process import run
+from morello.build.toolchain import CHOOSE_HINT, Compiler, timeout_seconds
 from morello.codegen.threads import KEEPS_SHARES
 from morello.errors import ArgumentError, ToolchainError, VerificationError
 from morello.ir.program import Parameter, Program
 from morello.ir.spec import Spec
 from morello.ir.tensor import TensorSpec
-from morello.runtime.arrays import Form, form_of
-from morello.runtime.process import run
-from morello.runtime.toolchain import CHOOSE_HINT, Compiler, timeout_seconds
+from morello.run.arrays import Form, form_of
 from morello.testing.batch import translation_unit, units
 
 FLAGS = (

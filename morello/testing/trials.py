@@ -13,20 +13,20 @@ from multiprocessing.connection import Connection
 import attrs
 import numpy as np
 
+from morello.build.toolchain import Compiler, find_compiler, timeout_seconds
 from morello.errors import MorelloError, VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.ir.impl import Node
 from morello.kernels.target import Target
-from morello.runtime.arrays import pack, unpack
-from morello.runtime.datasets import DataSet, Setting, data_sets, random_values
-from morello.runtime.kernel import Kernel
-from morello.runtime.reference import Reference
-from morello.runtime.toolchain import Compiler, find_compiler, timeout_seconds
-from morello.runtime.verify import judge, verify
+from morello.run.arrays import pack, random_values, unpack
+from morello.run.function import NativeFunction
 from morello.schedule import schedule_of
 from morello.testing.batch import build_together
 from morello.testing.children import forked
 from morello.testing.sanitize import Job, run_all_sanitized
+from morello.verify.check import check_results, verify
+from morello.verify.datasets import DataSet, DataSetting, data_sets
+from morello.verify.reference import Reference
 
 #: Warnings are errors. Optimising more takes longer, and the code is the same to a compiler's front end.
 FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
@@ -42,7 +42,7 @@ class _Trial:
     """One program on its way: what is wrong with it already, or its kernel and the reference to hold it against."""
 
     impl: Node
-    kernel: Kernel | None
+    kernel: NativeFunction | None
     reference: Reference | None
     error: MorelloError | None = None
 
@@ -134,7 +134,7 @@ class Trials:
         trials = [self._trial(index, impl) for index, impl in enumerate(self.impls)]
         kernels = [trial.kernel for trial in trials if trial.kernel]
         failed = build_together(kernels, self._compiler, self._flags)
-        references = [trial.reference.kernel() for trial in trials if trial.reference]
+        references = [trial.reference.function() for trial in trials if trial.reference]
         build_together([one for one in references if one], self._compiler, FLAGS)
         return [
             attrs.evolve(trial, error=failed[trial.kernel.program.name])
@@ -146,9 +146,9 @@ class Trials:
     def _trial(self, index: int, impl: Node) -> _Trial:
         try:
             program = self.target.emitter.emit(impl, self.target, f"p{index}")
-            kernel = Kernel(impl, self.target, program, self._compiler)
+            kernel = NativeFunction(impl, self.target, program, self._compiler)
             reference = Reference(impl.spec.logical, self._compiler, self._reference, f"reference{index}")
-            reference.kernel()
+            reference.function()
             return _Trial(impl, kernel, reference)
         except MorelloError as error:
             return _Trial(impl, None, None, error)
@@ -161,7 +161,7 @@ class Trials:
         sets = []
         for index, impl in enumerate(self.impls):
             logical = impl.spec.logical
-            setting = Setting.of(logical.op, tuple(map(int, logical.shape)), [one.dtype for one in logical.states])
+            setting = DataSetting.of(logical.op, tuple(map(int, logical.shape)), [one.dtype for one in logical.states])
             choices = [*data_sets(setting, thorough=False)]
             data = choices[index % len(choices)]
             sets.append((data, data.arrays(self._seed, setting)))
@@ -170,7 +170,7 @@ class Trials:
     @cached_property
     def _sanitized(self) -> dict[int, list[np.ndarray] | VerificationError]:
         """Return what the programs that compile write, or what the sanitizers say, by number."""
-        by_flags: dict[tuple[str, ...], dict[int, Kernel]] = defaultdict(dict)
+        by_flags: dict[tuple[str, ...], dict[int, NativeFunction]] = defaultdict(dict)
         for index, trial in enumerate(self._built):
             if trial.kernel and not trial.error:
                 by_flags[trial.kernel.program.flags][index] = trial.kernel
@@ -180,7 +180,7 @@ class Trials:
             found.update(zip(kernels, run_all_sanitized(jobs, self._compiler), strict=True))
         return found
 
-    def _job(self, index: int, kernel: Kernel) -> Job:
+    def _job(self, index: int, kernel: NativeFunction) -> Job:
         rng = np.random.default_rng(self._seed)
         arrays = []
         for value, argument, tensor in zip(self._data[index][1], kernel.arguments, kernel.spec.operands, strict=True):
@@ -188,7 +188,7 @@ class Trials:
             arrays.append(pack(value if argument.reads else unread, tensor))
         return Job(kernel.program, kernel.spec, arrays)
 
-    def _check_sanitized(self, index: int, kernel: Kernel) -> None:
+    def _check_sanitized(self, index: int, kernel: NativeFunction) -> None:
         """Raise VerificationError for what the sanitizers say, and for a wrong result."""
         result = self._sanitized[index]
         if isinstance(result, VerificationError):
@@ -197,4 +197,6 @@ class Trials:
         pairs = [*zip(kernel.arguments, kernel.spec.operands, strict=True)]
         inputs = [value for value, (argument, _) in zip(values, pairs, strict=True) if argument.reads]
         written = [tensor for argument, tensor in pairs if argument.writes]
-        judge(kernel, data, inputs, [unpack(array, tensor) for array, tensor in zip(result, written, strict=True)])
+        check_results(
+            kernel, data, inputs, [unpack(array, tensor) for array, tensor in zip(result, written, strict=True)]
+        )

@@ -17,6 +17,7 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
+from morello.build.toolchain import find_compiler
 from morello.calibration.levels import LevelFit, fitted, footprints
 from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import difference, measure_table, ratios
@@ -28,7 +29,6 @@ from morello.plugins import Clock, Measurement, Meter, TargetPlugin
 from morello.plugins.measure import Rows
 from morello.plugins.profile import MEASURED, read_profile
 from morello.plugins.registry import Registry, installed
-from morello.runtime import find_compiler
 
 TOY = Path(__file__).parents[1] / "thirdparty" / "toy_cpu" / "src"
 CLOCK = Clock(source="static void morello_clock(void *memory) { (void)memory; }", units=500)

@@ -11,7 +11,7 @@ import pytest
 NAMES = {
     "a" * 64 + ".so": "libraries",
     "b" * 64 + "-" + "c" * 64 + ".so": "libraries",
-    "d" * 64 + ".times": "times of compilers' code",
+    "d" * 64 + ".times": "times of compiler choices",
     "one-0123456789ab.c": "C that was shown",
 }
 
@@ -38,8 +38,8 @@ def test_what_there_is(cli, cache):
     assert (found["folder"], found["bytes"], found["limit"]) == (str(cache), 4020, 1 << 30)
     assert {kind: one["entries"] for kind, one in found["kinds"].items()} == {
         "libraries": 2,
-        "headers that compilers have read": 1,
-        "times of compilers' code": 1,
+        "precompiled headers": 1,
+        "times of compiler choices": 1,
         "C that did not compile": 1,
         "C that was shown": 1,
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from morello.runtime.toolchain import find_compiler
+from morello.build.toolchain import find_compiler
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import pytest
 from click.testing import CliRunner, Result
 
-from morello import api, crash
+from morello import crash
+from morello.api import pipeline
 from morello.cli.app import main
 from morello.plugins.registry import installed
 from morello.search.session import SearchSession
@@ -22,7 +23,7 @@ Write = Callable[..., str]
 
 #: Where something goes wrong: in the parser, in search, in an emitter.
 PLACES: dict[str, Callable[[], tuple[object, str]]] = {
-    "parse": lambda: (api, "parse_file"),
+    "parse": lambda: (pipeline, "parse_file"),
     "search": lambda: (SearchSession, "synthesize"),
     "emit": lambda: (type(installed().target("x86_avx2").emitter), "emit"),
 }
@@ -86,13 +87,13 @@ def test_the_same_fault_fills_no_disk(write: Write, state: Path, monkeypatch: py
 
 def test_a_process_ends_with_the_message(write: Write, state: Path) -> None:
     """Not a runner of tests: what stands on the terminal, and the command in the file."""
-    code = "import morello.api, morello.cli; morello.api.parse_file = None; morello.cli.main()"
+    code = "import morello.api.pipeline, morello.cli; morello.api.pipeline.parse_file = None; morello.cli.main()"
     path = write()
     done = subprocess.run([sys.executable, "-c", code, "check", path], capture_output=True, text=True)
     assert done.returncode == 70
     assert done.stdout == ""
     assert re.fullmatch(
-        r"error: TypeError at morello/api.py:\d+: .*\n  this is a bug .*\n  all .*\n  hint: .*\n", done.stderr
+        r"error: TypeError at morello/api/pipeline.py:\d+: .*\n  this is a bug .*\n  all .*\n  hint: .*\n", done.stderr
     )
     (file,) = state.rglob("*.txt")
     assert f"-c check {path}\n" in file.read_text(encoding="utf-8")
@@ -126,7 +127,7 @@ def test_places_that_cannot_be_written(write: Write, tmp_path: Path, monkeypatch
 
 def test_what_cannot_be_told_hides_nothing() -> None:
     error = ValueError("first")
-    with pytest.raises(ValueError, match="first"), crash.telling(good="yes", bad=fails(KeyError("second"))):
+    with pytest.raises(ValueError, match="first"), crash.context(good="yes", bad=fails(KeyError("second"))):
         raise error
     told = crash.report(error)
     assert "== good\n\nyes\n" in told
@@ -137,7 +138,7 @@ def test_too_deep_for_python(write: Write, state: Path, monkeypatch: pytest.Monk
     def deeper(*_: Any, **__: Any) -> Any:
         return deeper()
 
-    monkeypatch.setattr("morello.api.parse_file", deeper)
+    monkeypatch.setattr("morello.api.pipeline.parse_file", deeper)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)
     try:

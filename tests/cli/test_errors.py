@@ -81,16 +81,16 @@ def test_unknown_compiler(cli, refused, write, command):
 )
 def test_a_missing_compiler_is_told_before_the_search(cli, refused, write, command, monkeypatch):
     monkeypatch.setenv("PATH", "/none")
-    monkeypatch.setattr("morello.runtime.toolchain.importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("morello.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
+    monkeypatch.setattr("morello.build.toolchain.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("morello.api.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
     refused(cli(*command, write(), "--no-db", MORELLO_CC=""), "no C compiler that works", "pip install ziglang")
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_missing_reference_is_told_before_the_search(cli, refused, write, command, monkeypatch):
     only = Registry.of(x86_avx2=importlib.import_module("morello_x86_avx2.plugin").PLUGIN)
-    monkeypatch.setattr("morello.runtime.reference.installed", lambda: only)
-    monkeypatch.setattr("morello.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
+    monkeypatch.setattr("morello.verify.reference.installed", lambda: only)
+    monkeypatch.setattr("morello.api.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
     refused(cli(command, write(), "--no-db"), "target reference_c", "pip install morello-reference-c")
 
 

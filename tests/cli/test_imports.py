@@ -14,7 +14,7 @@ import pytest
 HEAVY = {"archspec", "attrs", "cffi", "lark", "ml_dtypes", "numpy", "pycparser", "rich", "rtree", "scipy"}
 #: Has no use where a program is in the database already, and C is all that is wanted.
 UNUSED = {"cffi", "numpy.ma", "numpy.random", "pycparser", "rich", "rtree"}
-UNUSED |= {f"morello.{name}" for name in ("search.session", "search.solve.engine", "runtime.verify", "report.tree")}
+UNUSED |= {f"morello.{name}" for name in ("search.session", "search.solve.engine", "verify.check", "report.tree")}
 RUN = "import json, sys\nsys.argv = ['morello', *{arguments}]\n{code}\n"
 MAIN = "from morello.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"
 

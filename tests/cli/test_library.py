@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from morello.build.toolchain import Compiler, available_compilers, find_compiler
 from morello.host import missing_features
 from morello.plugins.registry import installed
-from morello.runtime.toolchain import Compiler, available_compilers, find_compiler
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
 CXX = [path for name in ("c++", "clang++") if (path := shutil.which(name))]

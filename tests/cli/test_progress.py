@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from morello import progress
-from morello.progress import Doing, SearchDisplay, kept_in, short
+from morello.progress import SearchDisplay, Spinner, kept_in, short
 from morello.search.progress import Phase, Progress
 
 
@@ -58,25 +58,25 @@ def test_the_display_goes_on_while_the_work_tells_nothing(monkeypatch: pytest.Mo
             enough.set()
 
     monkeypatch.setattr(progress.click, "echo", echo)
-    with Doing("building one"):
+    with Spinner("building one"):
         assert enough.wait(60)
     assert lines[:3] == ["building one, 0 s"] * 3
 
 
 def test_every_phase_of_a_run_is_told(cli, write, runnable, monkeypatch) -> None:
     told: list[str] = []
-    heard, began = SearchDisplay.__call__, Doing.__init__
+    heard, began = SearchDisplay.__call__, Spinner.__init__
 
     def hear(display: SearchDisplay, state: Progress) -> None:
         told.append(state.phase.value)
         heard(display, state)
 
-    def begin(display: Doing, what: str, ended: str = "") -> None:
+    def begin(display: Spinner, what: str, ended: str = "") -> None:
         told.append(what)
         began(display, what, ended)
 
     monkeypatch.setattr(SearchDisplay, "__call__", hear)
-    monkeypatch.setattr(Doing, "__init__", begin)
+    monkeypatch.setattr(Spinner, "__init__", begin)
     # So small a product would be proved without finer bounds.
     monkeypatch.setattr("morello.search.session.REFINE_AFTER", 0)
     assert cli("run", write(target=runnable), "--no-db").exit_code == 0

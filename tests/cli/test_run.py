@@ -10,10 +10,10 @@ import attrs
 import pytest
 from morello_reference_c.emitter import ReferenceEmitter
 
+from morello.build.toolchain import available_compilers
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
-from morello.runtime import available_compilers
 
 TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import morello
+from morello.build.toolchain import available_compilers
 from morello.ir.impl import walk
 from morello.ir.ops.matmul import Matmul
-from morello.runtime import available_compilers
 
 PROGRAMS = {
     "tiles of rows": ("1×2×4×6×7×1×1, L1, L1, L1, serial", ["tile [0, 0, 0, 3, 0, 0, 0]"]),

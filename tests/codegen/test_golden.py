@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import morello
+from morello.api.kernel import Kernel
 from morello.codegen.threads import RUNTIME
 from morello.errors import EmitError
 from morello.host import missing_features
-from morello.runtime import CompiledKernel
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -27,12 +27,12 @@ READABLE = 220
 
 
 @pytest.fixture(params=sorted(CASES))
-def kernel(request: pytest.FixtureRequest) -> CompiledKernel:
+def kernel(request: pytest.FixtureRequest) -> Kernel:
     goal = morello.parse(CASES[request.param].read_text(encoding="utf-8"))[request.param]
     return morello.compile(goal)
 
 
-def test_emitted_c_is_as_reviewed(kernel: CompiledKernel) -> None:
+def test_emitted_c_is_as_reviewed(kernel: Kernel) -> None:
     for suffix, text in ((".c", kernel.source), (".h", kernel.header)):
         path = GOLDEN / f"{kernel.program.name}{suffix}"
         if os.environ.get("MORELLO_UPDATE_GOLDEN"):
@@ -42,7 +42,7 @@ def test_emitted_c_is_as_reviewed(kernel: CompiledKernel) -> None:
 
 
 @pytest.mark.slow
-def test_emitted_c_is_right(kernel: CompiledKernel, prove: Callable[..., CompiledKernel]) -> None:
+def test_emitted_c_is_right(kernel: Kernel, prove: Callable[..., Kernel]) -> None:
     if missing := missing_features((*kernel.target.info.cpu_features, *kernel.program.cpu_features)):
         pytest.skip(f"this machine lacks {', '.join(missing)}")
     prove(kernel.impl, kernel.target, kernel.program.name)
@@ -76,4 +76,4 @@ def test_names_of_what_the_code_defines_are_refused() -> None:
 def test_kernels_can_be_timed_whatever_their_name(name: str) -> None:
     goal = morello.goal("FillZero(8, (f32, L1), serial)", target="x86_avx2").select("MemsetZero")
     program = goal.target.emitter.emit(goal.impl, goal.target, name)
-    assert CompiledKernel(goal.impl, goal.target, program).bench(min_time=0.001, repeats=1).median > 0
+    assert Kernel.of(goal.impl, goal.target, program).bench(min_time=0.001, repeats=1).median > 0

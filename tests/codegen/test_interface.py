@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import morello
+from morello.build.toolchain import Compiler, available_compilers
 from morello.ir.program import Program
-from morello.runtime import Compiler, available_compilers
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SPECS = sorted(GOLDEN.glob("*.spec"))

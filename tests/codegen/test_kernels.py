@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from morello.build.toolchain import available_compilers
 from morello.plugins.registry import installed
-from morello.runtime import available_compilers
 from morello.testing import KernelCheck, kernel_checks
 
 TARGETS = ["x86_avx2", "x86_avx512"]

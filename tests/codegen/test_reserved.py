@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import morello
+from morello.build.toolchain import Compiler, available_compilers
 from morello.codegen.reserved import KEYWORDS, LIBRARY, LONGEST, MACROS, fault
 from morello.codegen.writer import Names
 from morello.errors import EmitError
 from morello.frontend.diagnostics import SourceError
-from morello.runtime import Compiler, available_compilers
 
 HEADERS = "immintrin.h math.h pthread.h stddef.h stdint.h stdio.h stdlib.h string.h sys/types.h time.h".split()
 INCLUDES = "".join(f"#include <{name}>\n" for name in HEADERS)

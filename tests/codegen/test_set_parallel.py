@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import morello
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler, available_compilers, find_compiler, thread_flags
 from morello.host import missing_features
-from morello.runtime import CompiledKernel, Compiler, available_compilers, find_compiler
-from morello.runtime.toolchain import thread_flags
 from morello.testing.batch import translation_unit
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
@@ -111,15 +111,13 @@ int main(void) {
 
 
 @pytest.fixture(scope="module")
-def fill() -> CompiledKernel:
+def fill() -> Kernel:
     return morello.compile(SPEC)
 
 
 @pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 @pytest.mark.parametrize("openmp", [False, True])
-def test_loops_run_on_threads_of_the_caller(
-    fill: CompiledKernel, compiler: Compiler, openmp: bool, tmp_path: Path
-) -> None:
+def test_loops_run_on_threads_of_the_caller(fill: Kernel, compiler: Compiler, openmp: bool, tmp_path: Path) -> None:
     if missing := missing_features((*fill.target.info.cpu_features, *fill.program.cpu_features)):
         pytest.skip(f"this machine lacks {', '.join(missing)}")
     if openmp and "-fopenmp" not in thread_flags(compiler):
@@ -133,7 +131,7 @@ def test_loops_run_on_threads_of_the_caller(
     assert subprocess.run(["./main"], cwd=tmp_path, timeout=60).returncode == 0
 
 
-def test_a_header_says_how(fill: CompiledKernel) -> None:
+def test_a_header_says_how(fill: Kernel) -> None:
     assert "void fill_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count));\n" in fill.header
     assert re.search(r"/\* fill_set_parallel: .*\bcount is at most threads\b", fill.header, re.DOTALL)
     serial = morello.compile("target reference_c\nspec fill = FillZero(4, GL)")

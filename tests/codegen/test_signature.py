@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import morello
+from morello.api.kernel import Kernel
+from morello.build.toolchain import find_compiler
 from morello.codegen.writer import names_in
 from morello.db.store import SpecStore
 from morello.errors import ArgumentError
@@ -18,7 +20,6 @@ from morello.frontend.parser import parse, parse_signed
 from morello.host import missing_features
 from morello.ir.signature import Signature
 from morello.plugins.registry import installed
-from morello.runtime import CompiledKernel, find_compiler
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LAYER = """
@@ -28,14 +29,14 @@ spec layer = Compose([y = Relu(a), a = Add[over=[0, 1]](h, b), h = Matmul(x, w)]
 """
 
 
-def parameters(kernel: CompiledKernel) -> list[str]:
+def parameters(kernel: Kernel) -> list[str]:
     """Return the names of the function's parameters, as C has them."""
     found = re.search(rf"^void {kernel.program.name}\((.*)\);$", kernel.header, re.MULTILINE)
     assert found
     return [one.split()[-1].lstrip("*") for one in found[1].split(", ")]
 
 
-def compiled(spec: str, target: str = "x86_avx2") -> CompiledKernel:
+def compiled(spec: str, target: str = "x86_avx2") -> Kernel:
     return morello.compile(morello.goal(spec, target=target))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from morello.api.goals import Goal
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
-from morello.goals import Goal
 from morello.ir.ops import BY_NAME
 from morello.kernels.target import Target
 from morello.kernels.template import Template

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import morello
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
 from morello.errors import VerificationError
-from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.dtypes import ALL
 from morello.ir.ops.matmul import Matmul
 from morello.plugins.registry import installed
-from morello.runtime import CompiledKernel
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,7 @@ def test_verification_knows_which_instructions_flush_subnormals() -> None:
     compiled = morello.compile(goal)
     assert compiled.check().worst <= 1
     with pytest.raises(VerificationError, match="subnormals"):
-        CompiledKernel(goal.impl, silent, compiled.program).check()
+        Kernel.of(goal.impl, silent, compiled.program).check()
 
 
 def test_programs_say_which_features_their_kernels_need() -> None:

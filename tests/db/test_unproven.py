@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from morello.api.goals import Goal
 from morello.db import database_cache, unproven, upkeep
 from morello.db.block import AnswerKind
 from morello.db.database_cache import DatabaseCache
@@ -21,7 +22,6 @@ from morello.db.file import Damaged
 from morello.db.store import SpecStore
 from morello.errors import Undecided
 from morello.frontend.parser import parse_spec
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
 from morello.search.budget import SearchBudget

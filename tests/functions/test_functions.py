@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import morello
+from morello.api.functions import calls
 from morello.errors import ArgumentError, MorelloError
-from morello.functions import calls
 from morello.plugins.registry import installed
 
 from .conftest import PLAIN, laid_out, values

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from morello import api
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
 from morello.errors import Inapplicable, PluginError
-from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Impl, KernelCall, Node, cost_and_peak, walk
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.unary import Relu
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
-from morello.runtime import CompiledKernel, empty
+from morello.run.arrays import empty
 from morello.testing import kernel_checks
 from morello.testing.generate import RandomPrograms
 from morello.testing.sanitize import run_sanitized
@@ -117,7 +118,7 @@ def test_whatever_toy_cpu_allows_is_correct(seed: int, registry: Registry) -> No
     impl = RandomPrograms(goal.target, random.Random(seed)).draw(goal.spec)
     assert impl is not None
     program = goal.target.emitter.emit(impl, goal.target, "drawn")
-    CompiledKernel(impl, goal.target, program).check()
+    Kernel.of(impl, goal.target, program).check()
 
 
 def test_the_toy_emitter_prints_plain_c(registry: Registry) -> None:

@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 import pytest
 
+from morello.api.goals import Goal
 from morello.codegen.emitter import CEmitter
 from morello.errors import MorelloError, PluginError
-from morello.goals import Goal
 from morello.ir.dtypes import F32
 from morello.ir.impl import Part, Sequential
 from morello.ir.layout import row_major

@@ -117,10 +117,10 @@ def test_no_escapes_where_none_are_wanted(environment: dict[str, str]) -> None:
 
 
 def test_no_escapes_of_progress_either(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from morello.progress import Doing
+    from morello.progress import Spinner
 
     def shown() -> str:
-        with Doing("building one"):
+        with Spinner("building one"):
             time.sleep(0.5)
         return capsys.readouterr().err
 

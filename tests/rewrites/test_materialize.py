@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import morello
+from morello.build.toolchain import available_compilers
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.ir.ops.rand_matmul import random_values
 from morello.kernels.target import Target
 from morello.rewrites.materialize import Materialize, Rematerialize
-from morello.runtime import available_compilers
 
 TEXT = "RandMatmul[seed=5](1×8×8×16, (u32, {0}), (u32, {0}), (f32, {0}), (f32, {0}), serial)"
 

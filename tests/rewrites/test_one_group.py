@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 import morello
+from morello.build.toolchain import available_compilers
 from morello.errors import MorelloError
 from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.spec import LogicalSpec
@@ -16,7 +17,6 @@ from morello.rewrites.one_group import OneGroup
 from morello.rewrites.select import Select
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
-from morello.runtime import available_compilers
 
 
 def grouped(shape: str, flags: str = "") -> morello.Goal:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import morello
+from morello.build.toolchain import available_compilers
 from morello.errors import MorelloError
-from morello.runtime import available_compilers
 
 OFFLINE = """
     tile [1, 0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from morello import api
-from morello.runtime import Compiler, available_compilers
-from morello.runtime.build import build
+from morello.build.library import build
+from morello.build.toolchain import Compiler, available_compilers
 from morello.testing.batch import translation_unit
 
 PARALLEL = """\

@@ -24,7 +24,7 @@ from contextlib import contextmanager, nullcontext
 from tools.faults import calls, power, shim, works
 loaded = shim.load()
 from morello.db import file, guard
-from morello.runtime import cache
+from morello.build import cache
 from tools.faults.shim import Fault
 """
 
@@ -100,7 +100,7 @@ file.File.writing = writing
         ),
         pytest.param(
             """
-cache.is_whole = lambda library: True
+cache.is_intact = lambda library: True
 cache.os.fsync = lambda file: None
 """,
             "power.main(loaded, [works.Cache])",

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import attrs
 
+from morello.build.library import build
+from morello.build.toolchain import find_compiler
 from morello.errors import ToolchainError
-from morello.runtime.build import build
-from morello.runtime.toolchain import find_compiler
 
 #: One thread each: processes are forked, which threads do not survive.
 _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -17,13 +17,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 
+from morello.build.toolchain import BASE_FLAGS, Compiler, find_compiler
 from morello.db import upkeep
 from morello.db.exchange import merge
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
-from morello.runtime.kernel import Kernel
-from morello.runtime.reference import implement
-from morello.runtime.toolchain import BASE_FLAGS, Compiler, find_compiler
+from morello.run.function import NativeFunction
+from morello.verify.reference import implement
 from tools.faults.pieces import LEVEL, TARGET, look, make, piece, require
 
 Step = Callable[[], None]
@@ -181,7 +181,7 @@ def _other_database() -> Path:
 class _Sample:
     """A kernel to build, and a compiler that takes no time for it, as it has compiled that already."""
 
-    kernel: Kernel
+    kernel: NativeFunction
     compiler: Compiler
 
 
@@ -190,7 +190,7 @@ def sample() -> _Sample:
     """Return the kernel that the build cache is tried with. To be called before processes are forked."""
     spec = parse_spec(f"FillZero(4×8, {LEVEL}, serial)", TARGET)
     impl = implement(spec.logical, TARGET)
-    kernel = Kernel(impl, TARGET, TARGET.emitter.emit(impl, TARGET, "zero"), find_compiler())
+    kernel = NativeFunction(impl, TARGET, TARGET.emitter.emit(impl, TARGET, "zero"), find_compiler())
     for name, text in kernel.files.items():
         (scratch() / name).write_text(text, encoding="utf-8")
     library, script = scratch() / "zero.so", scratch() / "copycc"
@@ -226,7 +226,7 @@ class Cache(Work):
     def _run(self) -> None:
         os.environ["MORELLO_CACHE_DIR"] = str(self.folder / "cache")
         one = sample()
-        kernel = Kernel(one.kernel.impl, TARGET, one.kernel.program, one.compiler)
+        kernel = NativeFunction(one.kernel.impl, TARGET, one.kernel.program, one.compiler)
         out = np.ones((4, 8), dtype=np.float32)
         kernel(out)
         require((out == 0).all(), "a kernel computes something else")

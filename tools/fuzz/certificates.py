@@ -18,10 +18,10 @@ from collections.abc import Iterator
 import attrs
 from morello_bounds.certificate import Certificate, certificate, verify
 
+from morello.api.goals import Goal
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.frontend.specfile import show_spec
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from morello.build.toolchain import available_compilers
 from morello.host import missing_features
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.runtime import available_compilers
 from morello.testing.trials import FLAGS, Trials
 from tools.fuzz.programs import Drawn, Draws
 

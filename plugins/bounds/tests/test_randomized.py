@@ -11,9 +11,9 @@ from morello_bounds.nest import nest_of
 from morello_bounds.randomized import RandomProduct, random_products
 from morello_bounds.traffic import check, traffic
 
+from morello.api.goals import Goal
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target

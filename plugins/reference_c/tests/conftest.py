@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from morello_reference_c import plugin
 
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler, available_compilers
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.ops import by_name
@@ -14,10 +16,9 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
 from morello.plugins.registry import Registry
-from morello.runtime import CompiledKernel, Compiler, available_compilers
-from morello.runtime.reference import implement
+from morello.verify.reference import implement
 
-Make = Callable[..., CompiledKernel]
+Make = Callable[..., Kernel]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,7 +49,7 @@ def make(target: Target) -> Make:
         layouts: Sequence[Layout] | None = None,
         contigs: Sequence[int] | None = None,
         compiler: Compiler | None = None,
-    ) -> CompiledKernel:
+    ) -> Kernel:
         operands = by_name(op).operands(len(shape))
         layouts = layouts or [row_major(len(one.dims)) for one in operands]
         contigs = contigs or [len(layout.dims) for layout in layouts]
@@ -57,6 +58,6 @@ def make(target: Target) -> Make:
             for dtype, layout, contig in zip(dtypes, layouts, contigs, strict=True)
         )
         impl = implement(LogicalSpec(by_name(op), shape, states), target)
-        return CompiledKernel(impl, target, target.emitter.emit(impl, target, "reference"), compiler)
+        return Kernel.of(impl, target, target.emitter.emit(impl, target, "reference"), compiler)
 
     return build

@@ -15,13 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from morello_reference_c.values import Value
 
+from morello.api.kernel import Kernel
+from morello.build.cache import cache_directory
+from morello.build.library import build
+from morello.build.toolchain import Compiler
 from morello.errors import EmitError
 from morello.ir.dtypes import BF16, F32, I8
 from morello.ir.impl import Leaf
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, row_major
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins import Target
-from morello.runtime import Compiler, Kernel, build, cache_directory
 
 Make = Callable[..., Kernel]
 GOLDEN = Path(__file__).parent / "golden"

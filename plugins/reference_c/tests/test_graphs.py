@@ -6,16 +6,18 @@ import random
 
 import pytest
 
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.library import build
+from morello.build.toolchain import Compiler
 from morello.errors import EmitError
 from morello.frontend import parse_spec
-from morello.goals import Goal
 from morello.ir.dtypes import BF16, F32
 from morello.ir.impl import Node
 from morello.ir.layout import col_major, row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from morello.runtime import CompiledKernel, Compiler, build
 from tools.fuzz.graphs import random_compose
 
 LARGE = (
@@ -23,9 +25,9 @@ LARGE = (
 )
 
 
-def compiled(goal: Goal, compiler: Compiler | None = None) -> CompiledKernel:
+def compiled(goal: Goal, compiler: Compiler | None = None) -> Kernel:
     program = goal.target.emitter.emit(goal.impl, goal.target, "graph", goal.signature)
-    return CompiledKernel(goal.impl, goal.target, program, compiler)
+    return Kernel.of(goal.impl, goal.target, program, compiler)
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler
 from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U16, U32, DType
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_major
 from morello.ir.ops import by_name
 from morello.plugins import Target
-from morello.runtime import CompiledKernel, Compiler, empty
+from morello.run.arrays import empty
 from morello.testing.sanitize import run_sanitized
 
-Make = Callable[..., CompiledKernel]
+Make = Callable[..., Kernel]
 
 STRIPS = Layout((Dynamic(0), Dynamic(2), Dynamic(1), OddEven(1, 4), Packed(2, 3)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from morello.api.kernel import Kernel
 from morello.ir.dtypes import ALL, BF16, F32, DType
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation
@@ -18,8 +19,7 @@ from morello.ir.ops.unary import Gelu, Scale
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from morello.runtime import CompiledKernel
-from morello.runtime.reference import implement
+from morello.verify.reference import implement
 
 SHAPES = {None: (2, 9), 3: (2, 3, 9), 4: (2, 3, 5, 4), 7: (1, 2, 3, 3, 2, 3, 2), 8: (1, 2, 2, 2, 3, 2, 2, 2)}
 CONFIGURED: list[Operation] = [
@@ -66,4 +66,4 @@ def test_agrees_with_the_meaning(target: Target, op: Operation, dtypes: tuple[DT
     )
     impl = implement(LogicalSpec(op, shape, states), target)
     program = target.emitter.emit(impl, target, "reference")
-    assert CompiledKernel(impl, target, program).check(reference=target).worst <= 1
+    assert Kernel.of(impl, target, program).check(reference=target).worst <= 1

@@ -9,7 +9,7 @@ from hypothesis import settings
 from morello_tune import Candidate
 
 from morello import api
-from morello.goals import Goal
+from morello.api.goals import Goal
 from morello.search.budget import SearchBudget
 from morello.testing.fixtures import cli, isolated, refused, runnable, write
 

@@ -20,7 +20,7 @@ from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
 from morello_tune.trace import Trace
 
 from morello.errors import MorelloError
-from morello.runtime.paired import Paired
+from morello.run.paired import Paired
 from morello.schedule import Schedule
 
 from .conftest import candidate

@@ -27,8 +27,8 @@ from morello_tune.proposers.prompts import chosen_item, schedule_in
 from morello_tune.tuner import Tuner, TuningResult
 
 from morello import api
+from morello.api.goals import Goal
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.host import missing_features
 
 from .conftest import SPECS

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from morello_tune import evaluate
 from morello_tune.evaluate import Evaluator, Rejection
 
+from morello.build.toolchain import find_compiler
 from morello.host import missing_features
-from morello.runtime.paired import Paired
-from morello.runtime.toolchain import find_compiler
+from morello.run.paired import Paired
 
 from .conftest import found
 

@@ -8,11 +8,11 @@ import pytest
 from morello_tune.evaluate import Evaluator
 from morello_tune.peak import PeakMeter
 
+from morello.build.toolchain import find_compiler
 from morello.calibration.meter import Timer
 from morello.host import missing_features
 from morello.plugins import Clock
 from morello.plugins.registry import installed
-from morello.runtime.toolchain import find_compiler
 
 from .conftest import found
 

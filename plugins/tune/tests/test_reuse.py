@@ -13,9 +13,9 @@ from morello_tune.reuse import alike, recipes
 from morello_tune.tuner import Tuner, TuningResult
 
 from morello import api
+from morello.api.goals import Goal
 from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
-from morello.goals import Goal
 from morello.host import missing_features
 from morello.kernels.target import Metric
 

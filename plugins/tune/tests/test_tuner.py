@@ -18,15 +18,15 @@ from morello_tune.recorded import morello_recorded_program
 from morello_tune.tuner import Tuner, TuningResult
 
 from morello import api
+from morello.api.goals import Goal
+from morello.build.toolchain import find_compiler
 from morello.db import measured as measured_db
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Leaf
 from morello.plugins import Metric
-from morello.runtime.paired import Paired
-from morello.runtime.toolchain import find_compiler
+from morello.run.paired import Paired
 from morello.schedule import Position
 from morello.search.budget import SearchBudget
 

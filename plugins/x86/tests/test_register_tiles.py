@@ -15,12 +15,12 @@ from morello_x86_testing import scheduled
 from morello_x86_testing.peak import FEATURES
 from morello_x86_testing.tile_cycles import measure
 
+from morello.build.toolchain import Compiler, available_compilers
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
 from morello.host import missing_features
 from morello.plugins import Microkernel, Profile, Target, TargetPlugin
 from morello.plugins.registry import Registry
-from morello.runtime import Compiler, available_compilers
 from morello.testing import KernelCheck, Trials, kernel_checks
 
 PLUGINS = {8: AVX2, 16: AVX512}

@@ -8,10 +8,10 @@ from morello_x86_avx512.plugin import PLUGIN as AVX512
 from morello_x86_testing.scheduled import check
 
 from morello import api
+from morello.build.toolchain import Compiler, available_compilers
 from morello.frontend.parser import parse_spec
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
-from morello.runtime import Compiler, available_compilers
 from morello.schedule import lines, schedule_of
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)

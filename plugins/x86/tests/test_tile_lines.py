@@ -9,7 +9,7 @@ import pytest
 from morello_x86.kernels.tile_cost import Lines
 from morello_x86_testing.tile_lines import Taken, Walks, cases_of, measure, reading
 
-from morello.runtime import find_compiler
+from morello.build.toolchain import find_compiler
 
 #: What a call takes with all in L1, by its multiply-adds.
 _NEAR = 6

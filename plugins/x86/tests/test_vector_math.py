@@ -11,8 +11,8 @@ import pytest
 from morello_x86.kernels.vector_math import FUNCTIONS
 from morello_x86_testing.ulps import EXACT, FEATURES, FLAGS, measure
 
+from morello.build.toolchain import Compiler, available_compilers
 from morello.host import missing_features
-from morello.runtime import Compiler, available_compilers
 
 pytestmark = pytest.mark.slow
 

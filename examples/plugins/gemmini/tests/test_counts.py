@@ -12,10 +12,10 @@ import pytest
 from gemmini.array import FP32, INT8, Array  # pyright: ignore[reportMissingImports]
 
 from morello import api
-from morello.goals import Goal
+from morello.api.goals import Goal
+from morello.build.library import build
+from morello.build.toolchain import find_compiler
 from morello.plugins.registry import Registry
-from morello.runtime.build import build
-from morello.runtime.toolchain import find_compiler
 
 PROGRAMS = Path(__file__).parent / "programs"
 SPECS = Path(__file__).parents[1] / "examples" / "gemm.spec"

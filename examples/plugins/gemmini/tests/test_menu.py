@@ -13,10 +13,10 @@ from morello_tune.menu import menu_for
 from morello_tune.proposers.offline import OFFLINE
 
 from morello import api
+from morello.api.goals import Goal
+from morello.build.toolchain import find_compiler
 from morello.frontend.specfile import show_spec
-from morello.goals import Goal
 from morello.plugins.registry import Registry
-from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_text
 
 SPECS = Path(__file__).parents[1] / "examples" / "gemm.spec"

@@ -10,10 +10,10 @@ import pytest
 from gemmini.array import INT8  # pyright: ignore[reportMissingImports]
 
 from morello import api
+from morello.api.goals import Goal
+from morello.build.toolchain import find_compiler
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.plugins.registry import Registry
-from morello.runtime.toolchain import find_compiler
 
 BYTES = "(i8, GL), (i8, GL), (i32, GL)"
 FLOATS = "(f32, GL), (f32, GL), (f32, GL)"

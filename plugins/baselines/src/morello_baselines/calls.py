@@ -11,8 +11,7 @@ import numpy as np
 from morello.ir.ops import Compose, Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.runtime.arrays import empty, form_of, pack
-from morello.runtime.datasets import random_values
+from morello.run.arrays import empty, form_of, pack, random_values
 
 #: Arrays of the library's own type.
 Arrays: TypeAlias = Sequence[Any]

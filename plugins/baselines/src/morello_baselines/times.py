@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 import attrs
 
+from morello.build import process
 from morello.errors import MorelloError
 from morello.ir.spec import LogicalSpec
-from morello.runtime import process
-from morello.runtime.timing import Times, measurement_seconds
+from morello.run.timing import Times, measurement_seconds
 from morello_baselines.calls import NotOffered
 from morello_baselines.worker import TimingRequest
 

@@ -18,8 +18,8 @@ from morello_bounds.nest import nest_of
 from morello_bounds.tiles import tile_moves
 
 from morello import api
+from morello.api.goals import Goal
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.rewrites.tile import Tile
 from morello.schedule import Schedule, Subschedule
 

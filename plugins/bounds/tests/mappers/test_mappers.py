@@ -23,8 +23,8 @@ from morello_bounds.nest import nest_of
 from morello_bounds.traffic import reads_beyond
 
 from morello import api
+from morello.api.goals import Goal
 from morello.errors import MorelloError, PluginError
-from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Node, cost_and_peak
 from morello.plugins.discovery import manager_of

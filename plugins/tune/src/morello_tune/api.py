@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from morello.api import goal_from
+from morello.api.goals import Goal
 from morello.db.default import DatabaseLike, database
-from morello.goals import Goal
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.profile_choice import ProfileLike

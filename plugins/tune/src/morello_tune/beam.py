@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import attrs
 
 from morello.errors import MorelloError
-from morello.runtime.paired import Paired
+from morello.run.paired import Paired
 from morello.schedule import Schedule, schedule_text
 from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
 from morello_tune.interface import Candidate, MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from morello.api.goals import Goal
 from morello.cli import completion
 from morello.cli.common import (
     budget_of,
@@ -24,10 +25,9 @@ from morello.cli.output import check_writable, write_file
 from morello.db.default import SavingStore
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
-from morello.runtime.timing import duration
+from morello.run.timing import duration
 from morello_tune.beam import BeamOptions, BeamState
 from morello_tune.evaluate import Evaluator, MeasuredProgram
 from morello_tune.menu import menu_for

@@ -15,23 +15,23 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler
 from morello.codegen.forms import program_key
 from morello.codegen.loops import goes_on
-from morello.compiled import GoalKernel
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, ToolchainError, Undecided, VerificationError
 from morello.frontend.parser import parse_schedule
-from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, Loop, cost_and_peak
 from morello.kernels.target import Metric
 from morello.plugins.measure import Clock
 from morello.report.balance import balance
 from morello.report.tree import by_level
-from morello.runtime.paired import Paired, compare
-from morello.runtime.toolchain import Compiler
-from morello.runtime.verify import Verification
+from morello.run.paired import Paired, compare
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.budget import SearchBudget
+from morello.verify.check import Verification
 from morello_tune.edits import remove_step, sites
 from morello_tune.interface import Candidate, Feedback
 from morello_tune.peak import PeakMeter
@@ -63,7 +63,7 @@ class Rejection:
 class BuiltProgram:
     """A program that can be measured; `key` is a hash of its C."""
 
-    kernel: GoalKernel
+    kernel: Kernel
     key: str
     cost: int
 
@@ -174,7 +174,7 @@ class Evaluator:
         impl = simplified(Candidate(target=self.goal.target, impl=impl), self._key)
         goal = attrs.evolve(self.goal, position=Position(impl), before_search=None)
         program = goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature)
-        return BuiltProgram(GoalKernel(goal, program, self.compiler), self._key(impl), int(cost_and_peak(impl).cost))
+        return BuiltProgram(Kernel(goal, program, self.compiler), self._key(impl), int(cost_and_peak(impl).cost))
 
     def _key(self, impl: Impl) -> str:
         return program_key(impl, self.goal.target)
@@ -211,9 +211,9 @@ class Evaluator:
     def verify(self, built: BuiltProgram) -> Rejection | None:
         """Return why a program is wrong, None if it is right on a few data sets."""
         if self._verification is None:
-            self._verification = Verification(built.kernel, self.seed, sets=_SETS)
+            self._verification = Verification(built.kernel.function, self.seed, sets=_SETS)
         try:
-            self._verification.check(built.kernel)
+            self._verification.check(built.kernel.function)
         except VerificationError as error:
             return Rejection("wrong", error.message)
         return None
@@ -268,7 +268,13 @@ class Evaluator:
         return found
 
     def _timed(self, first: BuiltProgram, second: BuiltProgram) -> Paired:
-        return compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, until=self.deadline)
+        return compare(
+            first.kernel.function,
+            second.kernel.function,
+            threads=self._threads(second),
+            seed=self.seed,
+            until=self.deadline,
+        )
 
     def verdict(self, found: Paired) -> Rejection | None:
         """Return why a program does not enter the beam by its times, None if it does."""

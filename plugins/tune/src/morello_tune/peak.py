@@ -6,12 +6,12 @@ import time
 
 import attrs
 
+from morello.build.toolchain import Compiler
 from morello.calibration.meter import Timer
 from morello.ir.impl import Impl, KernelCall, walk
 from morello.kernels.target import Target
 from morello.plugins.measure import Clock
-from morello.runtime.paired import pinned
-from morello.runtime.toolchain import Compiler
+from morello.run.paired import pinned
 
 #: Seconds that a peak is timed for at most, and bytes of the memory that it is handed.
 _SECONDS, _MEMORY = 1.0, 1 << 16

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import attrs
 
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler, find_compiler, is_auto
 from morello.codegen.forms import key_of
 from morello.db.measured import Machine
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.ir.impl import Leaf, leaves
 from morello.plugins import hookimpl
 from morello.plugins.profile_choice import microarchitectures
-from morello.runtime.kernel import Kernel
-from morello.runtime.toolchain import Compiler, find_compiler, is_auto
+from morello.run.function import NativeFunction
 
 
 def machine_of(kernel: Kernel, threads: int | None = None) -> Machine:
@@ -46,7 +47,7 @@ def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | N
             if next(leaves(done.impl), None) is not None:
                 continue
             program = goal.target.emitter.emit(done.impl, goal.target, "kernel")
-            threads = Kernel(done.impl, goal.target, program, cc).threads()
+            threads = NativeFunction(done.impl, goal.target, program, cc).threads()
         except MorelloError:
             continue
         if key_of(program.source) == found.key and threads == found.machine.threads:

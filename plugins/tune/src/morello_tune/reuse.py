@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import attrs
 
+from morello.api.goals import Goal
 from morello.db import measured
 from morello.db.labels import read
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello_tune.beam import BeamSearch, BeamState

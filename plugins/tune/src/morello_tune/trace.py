@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from morello.errors import MorelloError
-from morello.runtime.paired import Paired
+from morello.run.paired import Paired
 
 #: What has to be the same for times of one trace to be used by another run.
 _SAME = ("spec", "target", "profile", "cpu", "compiler", "threads", "metric")

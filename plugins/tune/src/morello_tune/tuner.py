@@ -11,17 +11,17 @@ from typing import Any
 
 import attrs
 
-from morello.compiled import GoalKernel
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler, find_compiler
 from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
-from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.plugins.registry import installed
 from morello.progress import Listener
-from morello.runtime.paired import Paired
-from morello.runtime.toolchain import Compiler, find_compiler
+from morello.run.paired import Paired
 from morello.schedule import schedule_of
 from morello.search.budget import SearchBudget
 from morello_tune import evaluate
@@ -55,7 +55,7 @@ class TuningResult:
     """
 
     goal: Goal
-    kernel: GoalKernel
+    kernel: Kernel
     best: evaluate.MeasuredProgram
     start: evaluate.MeasuredProgram
     final: Paired

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from morello import api
+from morello.build.toolchain import Compiler
 from morello.host import missing_features
 from morello.ir.impl import Node
 from morello.plugins.registry import Registry
-from morello.runtime import Compiler
 from morello.testing import Trials
 
 

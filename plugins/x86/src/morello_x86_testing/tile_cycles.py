@@ -23,11 +23,11 @@ from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import TileCycles, TileTimes
 from morello_x86.kernels.tile_cycles import TILE_CYCLES
 
+from morello.build.library import build
+from morello.build.toolchain import Compiler, available_compilers
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
-from morello.runtime import Compiler, available_compilers
-from morello.runtime.build import build
 from morello_x86_testing.peak import FEATURES, MULTIPLY_ADDS_OF_LIMIT, flags_of, limit
 
 REGISTERS = {32: 16, 64: 32}

@@ -16,9 +16,9 @@ import sys
 import attrs
 from morello_x86.kernels.vector_math import FUNCTIONS, c_name, definitions
 
+from morello.build.library import build
+from morello.build.toolchain import Compiler, available_compilers
 from morello.host import missing_features
-from morello.runtime import Compiler, available_compilers
-from morello.runtime.build import build
 
 #: The exact function of a double `x`, in C; one minus something small is written so that it does not cancel. Where a
 #: function goes to 0 as x goes to -infinity, that is its value there.

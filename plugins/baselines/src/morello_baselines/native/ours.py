@@ -11,10 +11,10 @@ import attrs
 import numpy as np
 
 from morello import api
+from morello.api.kernel import Kernel
 from morello.db.store import SpecStore
 from morello.errors import NoImplementation
-from morello.runtime.arrays import empty, pack, unpack
-from morello.runtime.compiled import CompiledKernel
+from morello.run.arrays import empty, pack, unpack
 from morello_baselines.native import timer
 from morello_baselines.native.base import NotOffered, Prepared, unpinned
 from morello_baselines.native.problems import Problem
@@ -52,14 +52,14 @@ class Ours:
         facts = {"search_seconds": seconds, "cost": float(kernel.cost)}
         return attrs.evolve(made, note=f"{layout or ''}", facts=facts)
 
-    def _found(self, problem: Problem, threads: int) -> Iterator[CompiledKernel]:
+    def _found(self, problem: Problem, threads: int) -> Iterator[Kernel]:
         """Yield the program of each Spec that has one."""
         for text in problem.texts(self._target, threads):
             with contextlib.suppress(NoImplementation):
                 yield api.compile(text, db=self._store or False)
 
 
-def operands(kernel: CompiledKernel, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def operands(kernel: Kernel, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Return an array for each operand in the order of a call, laid out as the Spec says.
 
     `inputs` are those that are read, in the order of the Spec, of logical shapes.
@@ -72,7 +72,7 @@ def operands(kernel: CompiledKernel, inputs: list[np.ndarray]) -> list[np.ndarra
     return [given[argument.operand] for argument in kernel.arguments]
 
 
-def prepared(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> Prepared:
+def prepared(kernel: Kernel, arrays: list[np.ndarray], threads: int) -> Prepared:
     """Return a kernel as something to run on these arrays."""
     function, context = _call(kernel, arrays, kernel.threads(threads))
     run = timer.timer(function, context, wall=threads > 1)
@@ -80,7 +80,7 @@ def prepared(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> 
     return Prepared(run, lambda: unpack(arrays[output.index], kernel.spec.operands[output.operand]))
 
 
-def _call(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> tuple[object, ctypes.Structure]:
+def _call(kernel: Kernel, arrays: list[np.ndarray], threads: int) -> tuple[object, ctypes.Structure]:
     """Return a function of C that calls the kernel, and what to hand it."""
     words, numbers = [], []
     for position, (argument, array) in enumerate(zip(kernel.arguments, arrays, strict=True)):

@@ -8,7 +8,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from morello.runtime.arrays import aligned_bytes
+from morello.run.arrays import aligned_bytes
 from morello_baselines.native.references import REFERENCES
 
 NUMPY = {

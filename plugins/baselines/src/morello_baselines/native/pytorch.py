@@ -11,7 +11,7 @@ import numpy as np
 
 from morello import api
 from morello.ir.dtypes import BF16
-from morello.runtime.arrays import empty
+from morello.run.arrays import empty
 from morello_baselines.calls import arranged
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.problems import Problem

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from morello.runtime.build import build
-from morello.runtime.toolchain import find_compiler
+from morello.build.library import build
+from morello.build.toolchain import find_compiler
 
 _HERE = Path(__file__).parent
 

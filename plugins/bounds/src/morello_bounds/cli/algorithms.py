@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import click
 
+from morello.api.goals import Goal
 from morello.cli.common import print_json, tell_sizes
 from morello.cli.figures import figures, save
 from morello.errors import MorelloError
-from morello.goals import Goal
 from morello.report.tables import Column, print_table
 from morello.report.words import size
 from morello_bounds.convolutions import ALGORITHMS, Layer

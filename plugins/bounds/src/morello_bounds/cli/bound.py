@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 import click
 
+from morello.api.goals import Goal
 from morello.cli.common import Made, Size, facts_of, json_option, make, print_json, tell_sizes, with_goals
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, Undecided
 from morello.frontend.diagnostics import read_file
-from morello.goals import Goal
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import Target
 from morello.report.tables import Column, print_table

@@ -11,6 +11,8 @@ from typing import Any
 import attrs
 import click
 
+from morello.api.goals import Goal
+from morello.build.toolchain import find_compiler
 from morello.cli.common import (
     Made,
     cc_option,
@@ -25,13 +27,11 @@ from morello.cli.figures import figures, save
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, PluginError, Undecided, suggestion
 from morello.frontend.diagnostics import quoted
-from morello.goals import Goal
 from morello.ir.impl import Leaf
 from morello.kernels.target import Target
-from morello.progress import Doing
+from morello.progress import Spinner
 from morello.report.tables import Column, print_table
-from morello.runtime.timing import duration
-from morello.runtime.toolchain import find_compiler
+from morello.run.timing import duration
 from morello.schedule import Position
 from morello_bounds.certificate import Cut, certificate, cuts_of
 from morello_bounds.hooks import Mapper
@@ -241,7 +241,7 @@ def _compared(run: _Run, db: SpecStore | None, mappers: Sequence[Mapper]) -> Map
         raise MorelloError(f"{goal.name}, {first.name}: {first.fault.message}", first.fault.hint) from first.fault
     made, search = _searched(goal, cuts, db)
     if run.timed:
-        with Doing(f"timing {goal.name}"):
+        with Spinner(f"timing {goal.name}"):
             results = [_timed(one, run.compiler) for one in results]
             search = _timed(search, run.compiler)
     try:
@@ -254,7 +254,7 @@ def _compared(run: _Run, db: SpecStore | None, mappers: Sequence[Mapper]) -> Map
 def _mapped(run: _Run, completion: Completion, mapper: Mapper) -> MapperResult:
     """Return the best program of a mapper, or its fault. Raises PluginError for a mapper that is broken."""
     start = time.process_time()
-    with Doing(f"mapping {run.goal.name} by {mapper.name}"):
+    with Spinner(f"mapping {run.goal.name} by {mapper.name}"):
         try:
             best = completion.best(mapper, run.seed, run.objective)
         except PluginError:

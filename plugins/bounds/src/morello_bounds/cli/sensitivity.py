@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
+from morello.api.goals import Goal
 from morello.cli.common import facts_of, print_json, tell_sizes
-from morello.goals import Goal
 from morello.report.tables import Column, print_table
 from morello_bounds.sensitivity import MovesModel, of_bound, of_tiles, sobol_indices
 

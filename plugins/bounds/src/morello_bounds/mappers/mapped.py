@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import attrs
 
+from morello.api.goals import Goal
 from morello.codegen.forms import program_key
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
-from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.rewrites.base import Rewrite
-from morello.runtime.kernel import Kernel
-from morello.runtime.timing import bench
+from morello.run.function import NativeFunction
+from morello.run.timing import bench
 from morello.schedule import Position, Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.budget import SearchBudget
 from morello.search.incumbents import MANY_SHAPES, restricted, shapes_below
@@ -189,7 +189,7 @@ class Completion:
 def seconds_of(goal: Goal, compiler: str | None = None) -> float:
     """Return the shortest time of a call in seconds. Raises MorelloError if the program cannot be built or run."""
     program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
-    return bench(Kernel(goal.impl, goal.target, program, compiler), _MEASURED).best
+    return bench(NativeFunction(goal.impl, goal.target, program, compiler), _MEASURED).best
 
 
 @attrs.define

@@ -1,0 +1,57 @@
+"""The Python API: goals, kernels, and functions on arrays."""
+
+# Names are imported at their first use: some are slow to import, and the command line must first handle Ctrl-C.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
+    from morello.api.goals import Goal
+    from morello.api.kernel import Kernel
+    from morello.api.pipeline import DEFAULT_EXPANSIONS, compile, goal, parse, synthesize
+    from morello.errors import MorelloError
+    from morello.run.arrays import empty, pack, unpack
+    from morello.search.budget import SearchBudget
+
+_MODULES = {
+    "morello.api.functions": ("attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"),
+    "morello.api.goals": ("Goal",),
+    "morello.api.kernel": ("Kernel",),
+    "morello.api.pipeline": ("DEFAULT_EXPANSIONS", "compile", "goal", "parse", "synthesize"),
+    "morello.errors": ("MorelloError",),
+    "morello.run.arrays": ("empty", "pack", "unpack"),
+    "morello.search.budget": ("SearchBudget",),
+}
+
+__all__ = [
+    "DEFAULT_EXPANSIONS",
+    "Goal",
+    "Kernel",
+    "MorelloError",
+    "SearchBudget",
+    "attention",
+    "compile",
+    "conv2d",
+    "einsum",
+    "empty",
+    "gelu",
+    "goal",
+    "layer_norm",
+    "matmul",
+    "pack",
+    "parse",
+    "softmax",
+    "synthesize",
+    "unpack",
+]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

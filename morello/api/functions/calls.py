@@ -1,0 +1,217 @@
+"""Calls of kernels that are compiled for the arrays at hand, and known from then on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
+from typing import Any, TypedDict
+
+import attrs
+import numpy as np
+
+from morello.api import pipeline
+from morello.api.functions.views import Seen, Steps, back, through
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.errors import ArgumentError, MorelloError
+from morello.frontend.parser import parse_signed
+from morello.host import missing_features
+from morello.kernels.target import Target
+from morello.plugins.registry import installed
+from morello.progress import Listener
+from morello.run.arrays import in_numpy
+from morello.run.dlpack import to_library_of
+from morello.search.budget import SearchBudget, available_memory
+
+
+class Options(TypedDict, total=False):
+    """Options that all functions take.
+
+    `target` is a target or the name of one, by default the one for this machine. `time_limit` ends a search after so
+    many seconds, `budget` as it says; by default a search takes about ten seconds at most. `progress` is that of
+    `Goal.synthesize`. On `threads=1`, the kernel is one for a single thread; else it uses as many as `Kernel` does.
+    """
+
+    target: str | Target | None
+    time_limit: float | None
+    budget: SearchBudget | None
+    progress: Listener
+    threads: int | None
+
+
+@attrs.frozen
+class Settings:
+    """The options of a call; those with other `progress` are equal."""
+
+    target: str | Target | None = None
+    time_limit: float | None = None
+    budget: SearchBudget | None = None
+    progress: Listener = attrs.field(default=None, eq=False)
+    threads: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise MorelloError(f"time_limit is {self.time_limit!r}", "it is a number of seconds above 0")
+        if self.time_limit is not None and self.budget is not None:
+            raise MorelloError("both time_limit and budget", "pass budget=SearchBudget(seconds=..., ...)")
+
+    def limits(self) -> SearchBudget:
+        """Return the budget of a search."""
+        if self.budget is not None:
+            return self.budget
+        expansions = pipeline.DEFAULT_EXPANSIONS if self.time_limit is None else None
+        return SearchBudget(self.time_limit, expansions=expansions, memory=available_memory() // 2)
+
+    def chosen(self) -> Target:
+        """Return the target. Raises MorelloError for one that there is not."""
+        if self.target is None:
+            return host_target()
+        return installed().target(self.target) if isinstance(self.target, str) else self.target
+
+
+@attrs.frozen
+class Plan:
+    """A function on some arrays: a kernel's name and Spec, without its end, and how arrays become its operands.
+
+    `inputs` are the operands' views with the places of the arrays in the function's call; `shape` is the result's.
+    """
+
+    name: str
+    head: str
+    inputs: tuple[tuple[int, Seen], ...]
+    output: Seen
+    shape: tuple[int, ...]
+    #: The operands' names, where the Spec is a graph: they are written with their shapes.
+    names: tuple[str, ...] = ()
+
+    def spec(self, level: str, serial: bool) -> str:
+        """Return the Spec, with all operands in one level."""
+        every = (*(seen for _, seen in self.inputs), self.output)
+        if self.names:
+            listed = [f"{name}: {one.text(level, True)}" for name, one in zip(self.names, every, strict=True)]
+            operands = f"[{', '.join(listed)}]"
+        else:
+            operands = ", ".join(one.text(level) for one in every)
+        return f"{self.head}, {operands}{', serial' if serial else ''})"
+
+
+#: Makes the plan of a function for arrays; `out` is the result's, if it is given.
+Planner = Callable[..., Plan]
+
+
+@attrs.frozen
+class Call:
+    """A kernel, and how a function's arrays become its operands and its output the function's result."""
+
+    kernel: Kernel
+    inputs: tuple[tuple[int, Steps], ...]
+    out: Steps
+    result: Steps
+    threads: int | None
+
+    def __call__(self, arrays: Sequence[Any], out: Any) -> Any:
+        given = [through(arrays[place], steps) if steps else arrays[place] for place, steps in self.inputs]
+        if out is not None:
+            self.kernel(*given, out=through(out, self.out) if self.out else out, threads=self.threads)
+            return out
+        made = self.kernel(*given, threads=self.threads)
+        return through(made, self.result) if made.shape != self.result[0][1] or self.result[1:] else made
+
+
+_DEFAULT = Settings()
+_lock = threading.RLock()
+_calls: dict[Hashable, Call] = {}
+_kernels: dict[Hashable, Kernel] = {}
+
+
+def call(plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: Options) -> Any:
+    """Do what `plan` says for such arrays; compile it if none like them came before.
+
+    Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
+    """
+    settings = Settings(**options) if options else _DEFAULT
+    forms: list[Hashable] = [plan, parameters, settings]
+    written = out
+    for array in (*arrays, out) if out is not None else arrays:
+        if type(array) is not np.ndarray:
+            return _foreign(plan, parameters, arrays, out, settings)
+        forms.append((array.dtype, array.shape, array.strides))
+    known = _known(key := tuple(forms)) or _learn(key, plan, parameters, arrays, written, settings)
+    return known(arrays, written)
+
+
+def _known(key: Hashable) -> Call | None:
+    """Return the call that is known for such arrays. Raises ArgumentError for parameters that are lists or the like."""
+    try:
+        return _calls.get(key)
+    except TypeError as error:
+        raise ArgumentError(
+            f"a parameter of a wrong type: {error}", "pass numbers, words, or tuples of numbers"
+        ) from None
+
+
+def _foreign(
+    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
+) -> Any:
+    """Do the same where not all arrays are numpy's: with torch's own views, else by numpy's."""
+    first = arrays[0]
+    kind, written, give = type(first), out, None
+    everything = arrays if out is None else (*arrays, out)
+    if not (hasattr(kind, "permute") and hasattr(kind, "stride")) or any(type(one) is not kind for one in everything):
+        give = to_library_of(first)
+        seen = [*map(_seen, everything)]
+        forms = [(one.dtype, one.shape, one.strides) for one in seen]
+        arrays, written = seen[: len(arrays)], None if out is None else seen[-1]
+    else:
+        forms = [(one.dtype, one.shape, one.stride()) for one in everything]
+    key = (plan, parameters, settings, kind, *forms)
+    known = _known(key) or _learn(key, plan, parameters, arrays, written, settings)
+    made = known(arrays, written)
+    return out if out is not None else made if give is None else give(made)
+
+
+def _seen(array: Any) -> np.ndarray:
+    """Return an array of any library as a plain one of numpy. Raises ArgumentError for what is none."""
+    found = in_numpy(array)
+    if found is None:
+        raise ArgumentError(f"expected an array, got {type(array).__name__}", "convert it: numpy.asarray(...)")
+    return np.asarray(found)
+
+
+def _learn(
+    key: Hashable, plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
+) -> Call:
+    """Compile what arrays like these need, and know it from then on. Threads take turns."""
+    views = [_seen(array) for array in arrays]
+    planned = plan(*parameters, views, None if out is None else _seen(out))
+    with _lock:
+        if key in _calls:
+            return _calls[key]
+        kernel = _compiled(planned, settings)
+        inputs = tuple((place, seen.steps) for place, seen in planned.inputs)
+        result = back(planned.output.steps, planned.shape)
+        _calls[key] = Call(kernel, inputs, planned.output.steps, result, settings.threads)
+        return _calls[key]
+
+
+def _compiled(planned: Plan, settings: Settings) -> Kernel:
+    target = settings.chosen()
+    text = planned.spec(target.levels[-1].name, settings.threads == 1)
+    key = text, planned.name, settings
+    if key not in _kernels:
+        spec, signature = parse_signed(text, target)
+        goal = Goal.of(spec, target, planned.name, signature=signature)
+        _kernels[key] = pipeline.compile(goal, progress=settings.progress, budget=settings.limits())
+    return _kernels[key]
+
+
+@cache
+def host_target() -> Target:
+    """Return the installed target that needs most of what this machine's CPU has. Raises MorelloError without one."""
+    targets = [installed().target(name) for name in installed().names]
+    able = [target for target in targets if not missing_features(target.info.cpu_features)]
+    if not able:
+        names = ", ".join(target.name for target in targets) or "none"
+        raise MorelloError(f"no target for this machine's CPU is installed; there are {names}", "install one for it")
+    return max(able, key=lambda target: len(target.info.cpu_features))

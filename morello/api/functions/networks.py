@@ -1,0 +1,141 @@
+"""Operations of neural networks on the arrays as they lie. Axes that one stride leads through are one dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import attrs
+import numpy as np
+
+from morello.api.functions.calls import Plan
+from morello.api.functions.views import Seen, merged, result_like
+from morello.errors import ArgumentError
+
+
+def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+    """Return the plan of `softmax`. Raises ArgumentError for an axis that there is not."""
+    x = Seen.of(arrays[0], "softmax: x")
+    if not isinstance(axis, Integral) or not -len(x.shape) <= axis < len(x.shape):
+        raise ArgumentError(
+            f"softmax: axis is {axis!r}, and x has {len(x.shape)} axes", "count from 0, or back from -1"
+        )
+    y = result_like("softmax", x.dtype, x.shape, out)
+    along = int(axis) % len(x.shape)
+    groups = merged([x, y], lambda one: one == along)
+    src, made = x.grouped(groups), y.grouped(groups)
+    head = f"Softmax[dim={groups.index([along])}]({_times(made.shape)}"
+    return Plan("softmax", head, ((0, src),), made, x.shape)
+
+
+def plan_gelu(form: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+    """Return the plan of `gelu`. Raises ArgumentError for another form."""
+    if form not in ("erf", "tanh"):
+        raise ArgumentError(f"gelu: form is {form!r}", "it is 'erf' or 'tanh'")
+    x = Seen.of(arrays[0], "gelu: x")
+    y = result_like("gelu", x.dtype, x.shape, out)
+    groups = merged([x, y])
+    src, made = x.grouped(groups), y.grouped(groups)
+    return Plan("gelu", f"Gelu[form={form}]({_times(made.shape)}", ((0, src),), made, x.shape)
+
+
+def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+    """Return the plan of `layer_norm`. Raises ArgumentError for gamma or beta that do not fit, and for a wrong eps."""
+    names = ("x", "gamma", "beta")
+    x, *others = (Seen.of(array, f"layer_norm: {name}") for array, name in zip(arrays, names, strict=True))
+    if not isinstance(eps, Real) or not 0 <= eps < math.inf:
+        raise ArgumentError(f"layer_norm: eps is {eps!r}", "it is a number of at least 0, such as 1e-5")
+    for one, name in zip(others, names[1:], strict=True):
+        if one.shape != x.shape[-1:] or not x.shape:
+            raise ArgumentError(
+                f"layer_norm: {name} has shape {one.shape}, x {x.shape}", f"{name} is as long as x's rows"
+            )
+    y = result_like("layer_norm", x.dtype, x.shape, out)
+    last = len(x.shape) - 1
+    groups = merged([x, y], lambda one: one == last)
+    groups = groups if len(groups) > 1 else [[], *groups]
+    src, made = x.grouped(groups), y.grouped(groups)
+    # Vectors lack the first dimensions, and may in a call.
+    rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=()) for one in others]
+    inputs = (src, *rows)
+    head = f"LayerNorm[eps={float(eps)!r}]({_times(made.shape)}"
+    return Plan("layer_norm", head, tuple(enumerate(inputs)), made, x.shape)
+
+
+def plan_conv2d(
+    stride: object, padding: object, dilation: object, groups: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
+) -> Plan:
+    """Return the plan of `conv2d`. Raises ArgumentError for shapes and parameters that do not fit."""
+    x, w = (Seen.of(array, f"conv2d: {name}") for array, name in zip(arrays, ("x", "w"), strict=True))
+    if (len(x.shape), len(w.shape)) != (4, 4):
+        raise ArgumentError(
+            f"conv2d: x has shape {x.shape} and w {w.shape}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
+        )
+    strides, pads = _pair("stride", stride, 1), _pair("padding", padding, 0)
+    dilations = _pair("dilation", dilation, 1)
+    (b, channels, *image), (filters, c, *size) = x.shape, w.shape
+    if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
+        raise ArgumentError(
+            f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
+            "channels are groups times those of a filter, and filters a multiple of groups",
+        )
+    reach = [each * (length - 1) + 1 for each, length in zip(dilations, size, strict=True)]
+    sizes = [(n + 2 * pad - r) // step + 1 for n, pad, r, step in zip(image, pads, reach, strides, strict=True)]
+    if min(sizes) < 1:
+        raise ArgumentError(
+            f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pad it"
+        )
+    # Frameworks leave over the last rows and columns that no filter reaches.
+    ends = [step * (n - 1) + r - pad for step, n, r, pad in zip(strides, sizes, reach, pads, strict=True)]
+    x = x.parted((slice(None), slice(None), *(slice(min(end, n)) for end, n in zip(ends, image, strict=True))))
+    after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
+    y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
+    shape, made, name = (b, filters, channels, *sizes, *size), y, "Conv"
+    if groups > 1:
+        x, w, made = x.split(1, groups), w.split(0, groups), y.split(1, groups)
+        shape, name = (b, groups, filters // groups, c, *sizes, *size), "GroupedConv"
+    parameters = f"stride={[*strides]}, padding={[*pads, *after]}, dilation={[*dilations]}"
+    return Plan("conv2d", f"{name}[{parameters}]({_times(shape)}", ((0, x), (1, w)), made, y.shape)
+
+
+def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+    """Return the plan of `attention`. Raises ArgumentError for shapes that do not fit, or a batch that needs copies."""
+    seen = [Seen.of(array, f"attention: {name}") for array, name in zip(arrays, "qkv", strict=True)]
+    shapes = [one.shape for one in seen]
+    q, k, v = shapes
+    if min(map(len, shapes)) < 2 or q[:-2] != k[:-2] or k[:-1] != v[:-1] or q[-1] != k[-1]:
+        raise ArgumentError(
+            f"attention: q has shape {q}, k {k} and v {v}", "they are …×m×d, …×n×d and …×n×e, with one batch for all"
+        )
+    factor = 1 / math.sqrt(q[-1]) if scale is None else scale
+    if not isinstance(factor, Real) or not math.isfinite(factor):
+        raise ArgumentError(f"attention: scale is {scale!r}", "it is a number")
+    y = result_like("attention", seen[0].dtype, (*q[:-1], v[-1]), out)
+    batch, last = range(len(q) - 2), (len(q) - 2, len(q) - 1)
+    operands = []
+    for one, name in zip((*seen, y), ("q", "k", "v", "out"), strict=True):
+        if not one.joins(batch):
+            raise ArgumentError(
+                f"attention: the batch of {name} has shape {q[:-2]}, and no one stride leads through it",
+                f"pass a copy of {name}: numpy.ascontiguousarray(...)" if name != "out" else "leave out `out`",
+            )
+        # The right one of a product is n×d: k is taken for its transpose.
+        order = (*batch, *(reversed(last) if name == "k" else last))
+        operands.append(one.ordered(order).grouped([batch, [last[0]], [last[1]]]))
+    *inputs, made = operands
+    equations = f"y = Matmul(p, v), p = Softmax(s), s = Scale[by={float(factor)!r}](r), r = Matmul(q, k)"
+    return Plan("attention", f"Compose([{equations}]", tuple(enumerate(inputs)), made, y.shape, ("q", "k", "v", "y"))
+
+
+def _pair(name: str, given: object, least: int) -> tuple[int, int]:
+    """Return a parameter for rows and columns. Raises ArgumentError for what is none."""
+    pair = given if isinstance(given, tuple) else (given, given)
+    found = tuple(int(one) for one in pair if isinstance(one, Integral))
+    if len(pair) != 2 or len(found) != 2 or min(found) < least:
+        raise ArgumentError(f"conv2d: {name} is {given!r}", f"it is a number of at least {least}, or a pair of them")
+    return found
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return "×".join(map(str, sizes))

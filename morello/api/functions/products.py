@@ -1,0 +1,211 @@
+"""Expressions of einsum as products of matrices, of the arrays as they lie.
+
+Letters of both operands and the result are a batch, others of the result rows and columns, and those that it lacks are
+summed over. Several letters of a kind are one dimension of a product where one stride leads through them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_letters
+
+import attrs
+import numpy as np
+
+from morello.api.functions.calls import Plan
+from morello.api.functions.views import Seen, dtype_of, merged, result_like
+from morello.errors import ArgumentError
+
+#: In place of the letter of an axis of size 1, which is no part of a dimension.
+_NONE = " "
+
+
+@attrs.frozen
+class Term:
+    """An array with a letter for each axis, and how messages call it."""
+
+    seen: Seen
+    letters: str
+    name: str
+
+    @classmethod
+    def of(cls, seen: Seen, letters: str, name: str) -> Term:
+        kept = (_NONE if size == 1 else one for one, size in zip(letters, seen.shape, strict=True))
+        return cls(seen, "".join(kept), name)
+
+    def order(self, groups: Sequence[str]) -> list[int]:
+        """Return its axes in the order of groups of letters, those without a letter first."""
+        ones = [axis for axis, one in enumerate(self.letters) if one == _NONE]
+        return ones + [self.letters.index(one) for group in groups for one in group if one in self.letters]
+
+    def scattered(self, groups: Sequence[str]) -> str | None:
+        """Return the first group that no stride leads through, or of which it has some letters; None without one."""
+        for group in groups:
+            present = [self.letters.index(one) for one in group if one in self.letters]
+            if 0 < len(present) < len(group) or not self.seen.joins(present):
+                return group
+        return None
+
+    def viewed(self, batch: str, groups: Sequence[str], repeats: int) -> Seen:
+        """Return it with a dimension for the batch, if there is one, and for each group.
+
+        Where it has none of the batch, it is `repeats` times the same.
+        """
+        own = (batch, *groups) if set(batch) & set(self.letters) else groups
+        ordered = self.seen.ordered(self.order(own))
+        first, place = len(ordered.shape) - sum(map(len, own)), 0
+        axes = []
+        for group in own:
+            axes.append(range(first + place, first + place + len(group)))
+            place += len(group)
+        grouped = ordered.grouped(axes)
+        return grouped.repeated(repeats) if batch and len(own) == len(groups) else grouped
+
+
+def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+    """Return the plan of an expression of two arrays; `name` is that of the function.
+
+    Raises ArgumentError for an expression that is no product, or that needs copies of these arrays.
+    """
+    what = name if name != "einsum" else f"einsum {expression!r}"
+    *inputs, result = _letters(what, expression, [array.ndim for array in arrays])
+    terms = [
+        Term.of(Seen.of(array, f"{what}: operand {place}"), letters, f"operand {place}")
+        for place, (array, letters) in enumerate(zip(arrays, inputs, strict=True))
+    ]
+    sizes = _sizes(what, terms)
+    _check_letters(what, inputs, terms, result)
+    shape = tuple(sizes.get(one, 1) for one in result)
+    target = result_like(what, dtype_of(np.result_type(*arrays), f"{what}: the result"), shape, out)
+    return _plan(name, what, terms, Term.of(target, result, "the result" if out is None else "out"), sizes)
+
+
+def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping[str, int]) -> Plan:
+    left, right = terms
+    kept = out.letters.replace(_NONE, "")
+    rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (right, left))
+    if not rows and not columns and set(left.letters) == set(right.letters) == set(out.letters) and kept:
+        return _values(name, terms, out, kept)
+    # Columns are what the result has side by side, so that its rows are vectors; a matrix times a vector is a row, too.
+    places = (1, 0) if kept and kept[-1] in rows else (0, 1)
+    lhs, rhs = (terms[place] for place in places)
+    for batch, m, k, n in _dimensions(lhs, rhs, kept):
+        ways = ((lhs, (m, k)), (rhs, (k, n)), (out, (m, n)))
+        if all(term.scattered((batch, *groups)) is None for term, groups in ways):
+            b, *others = (math.prod(sizes[one] for one in letters) for letters in (batch, m, k, n))
+            one, other, made = (term.viewed(batch, groups, b) for term, groups in ways)
+            head = f"Matmul({'×'.join(map(str, (b, *others) if batch else others))}"
+            return Plan(name, head, tuple(zip(places, (one, other), strict=True)), made, out.seen.shape)
+    raise _scattered(what, lhs, rhs, out)
+
+
+def _dimensions(lhs: Term, rhs: Term, kept: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the letters of batch, rows, sum and columns: the first rows and columns may be in the batch as well."""
+    rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (rhs, lhs))
+    sums = [
+        "".join(one for one in term.letters if one in other.letters and one not in kept and one != _NONE)
+        for term, other in ((lhs, rhs), (rhs, lhs))
+    ]
+    splits = [(first, second) for first in range(len(rows) + 1) for second in range(len(columns) + 1)]
+    for first, second in sorted(splits, key=sum):
+        m, n = rows[first:], columns[second:]
+        batch = "".join(one for one in kept if one not in m + n)
+        for k in dict.fromkeys(sums):
+            yield batch, m, k, n
+
+
+def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> Plan:
+    """Return the plan of a product of value and value."""
+    every = [
+        term.seen.ordered(term.order(kept)).grouped([[axis] for axis in range(-len(kept), 0)]) for term in (*terms, out)
+    ]
+    groups = merged(every)
+    lhs, rhs, made = (one.grouped(groups) for one in every)
+    return Plan(name, f"Mul({'×'.join(map(str, made.shape))}", ((0, lhs), (1, rhs)), made, out.seen.shape)
+
+
+def _letters(what: str, expression: str, ranks: Sequence[int]) -> list[str]:
+    """Return a letter for each axis of the operands, then of the result. Raises ArgumentError for what is none."""
+    match = re.fullmatch(r"([a-zA-Z.]*(?:,[a-zA-Z.]*)*)(?:->([a-zA-Z.]*))?", expression.replace(" ", ""))
+    if match is None:
+        raise ArgumentError(f"{what} is no expression", "write letters of axes, as in 'bmk,bkn->bmn'")
+    texts = match[1].split(",")
+    if len(texts) != 2 or len(ranks) != 2:
+        raise ArgumentError(
+            f"{what} is of {len(texts)} operands and called with {len(ranks)}",
+            "products are of two: call it for each pair",
+        )
+    if match[2] is None:
+        once = (one for one in set(match[1]) - {",", "."} if match[1].count(one) == 1)
+        texts.append(("..." if "..." in match[1] else "") + "".join(sorted(once)))
+    else:
+        texts.append(match[2])
+    if stray := next((text for text in texts if "." in text.replace("...", "", 1)), None):
+        raise ArgumentError(f"{what}: {stray!r} has stray dots", "write '...' once, for all axes without a letter")
+    free = [one for one in ascii_letters if one not in expression]
+    more = [rank - len(text.replace("...", "")) for text, rank in zip(texts, ranks, strict=False)]
+    for place, (text, rank, rest) in enumerate(zip(texts, ranks, more, strict=False)):
+        if rest < 0 or (rest and "..." not in text):
+            raise ArgumentError(
+                f"{what}: operand {place} has {rank} axes, not those of {text!r}", "write a letter for each"
+            )
+    most = max(rest for rest, text in zip(more, texts, strict=False)) if "..." in match[1] else 0
+    dots = ["".join(free[most - rest : most]) for rest in (*more, most)]
+    found = [text.replace("...", some, 1) for text, some in zip(texts, dots, strict=True)]
+    for text, letters in zip(texts, found, strict=True):
+        if twice := next((one for one in letters if letters.count(one) > 1), None):
+            raise ArgumentError(
+                f"{what}: {twice} comes twice in {text!r}", "diagonals are no products: take them first"
+            )
+    return found
+
+
+def _sizes(what: str, terms: Sequence[Term]) -> dict[str, int]:
+    """Return sizes by letter, but of those of size 1. Raises ArgumentError where operands contradict each other."""
+    sizes: dict[str, int] = {}
+    for term in terms:
+        for one, size in zip(term.letters, term.seen.shape, strict=True):
+            if one != _NONE and sizes.setdefault(one, size) != size:
+                raise ArgumentError(
+                    f"{what}: {one} is {sizes[one]} in operand 0 and {size} in {term.name}, of shapes "
+                    f"{terms[0].seen.shape} and {terms[1].seen.shape}",
+                    "axes of one letter have one size, or 1",
+                )
+    return sizes
+
+
+def _check_letters(what: str, inputs: Sequence[str], terms: Sequence[Term], result: str) -> None:
+    """Raise ArgumentError for letters that only the result has, or that one operand alone is summed over."""
+    for one in result:
+        if one not in inputs[0] + inputs[1]:
+            raise ArgumentError(f"{what}: {one} is in the result and in no operand", "leave it out of the result")
+    for term, other in (terms, terms[::-1]):
+        for one in term.letters:
+            if one != _NONE and one not in result and one not in other.letters:
+                raise ArgumentError(
+                    f"{what}: {one} is in {term.name} alone, and not in the result",
+                    "sum over it first: it is no product",
+                )
+
+
+def _scattered(what: str, lhs: Term, rhs: Term, out: Term) -> ArgumentError:
+    """Return the error for letters that are one dimension of a product and lie scattered."""
+    kept = out.letters.replace(_NONE, "")
+    batch, m, k, n = next(_dimensions(lhs, rhs, kept))
+    for term, groups in ((lhs, (batch, m, k)), (rhs, (batch, k, n)), (out, (batch, m, n))):
+        if group := term.scattered(groups):
+            letters = "".join(groups)
+            copy = (
+                f"numpy.ascontiguousarray(array.transpose({tuple(term.order(groups))})), with the letters {letters!r}"
+            )
+            hint = f"ask for {letters!r} and transpose that" if term is out else f"pass a copy in which they do: {copy}"
+            return ArgumentError(
+                f"{what}: {', '.join(group)} are one dimension of the product, "
+                f"but do not lie one after another in {term.name}",
+                hint,
+            )
+    return ArgumentError(
+        f"{what}: batches of which an operand has a part are no products", "repeat it first: numpy.repeat, or a copy"
+    )

@@ -1,0 +1,290 @@
+"""The scheduling API: a Spec of a target and the implementation made of it so far ([Kaufman2025] §2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from morello.db.default import DatabaseLike, database
+from morello.db.measured import Measured
+from morello.db.searches import Searches
+from morello.db.store import SpecStore
+from morello.errors import Inapplicable, NoImplementation
+from morello.frontend.parser import parse_schedule
+from morello.frontend.specfile import show_spec
+from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
+from morello.ir.layout import Layout
+from morello.ir.signature import Signature
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.progress import Listener, subscribe
+from morello.rewrites.base import Rewrite
+from morello.rewrites.fit import ExactFit
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
+from morello.rewrites.to_accum import ToAccum
+from morello.schedule import (
+    Position,
+    Schedule,
+    Synthesize,
+    apply,
+    child_at,
+    schedule_of,
+    schedule_text,
+    with_child,
+)
+from morello.search.budget import SearchBudget
+from morello.search.progress import Progress
+
+if TYPE_CHECKING:
+    from morello.search.session import SearchSession
+
+
+@attrs.frozen(repr=False)
+class Goal:
+    """A named Spec, and the position that its schedule has reached. Methods return a new goal.
+
+    The next step applies to the open child, or to the one that is not a Move. Inapplicable steps raise Inapplicable.
+    """
+
+    name: str
+    spec: Spec
+    target: Target
+    position: Position
+    searches: Searches = attrs.field(eq=False)
+    #: Proven lower bounds of the costs of Specs whose programs are not proven optimal.
+    bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], eq=False)
+    #: The signature of its program; None for the operation's names in the Spec's order.
+    signature: Signature | None = None
+    #: The implementation before search completed it; None without a search.
+    before_search: Impl | None = attrs.field(default=None, eq=False)
+    #: The measurement for which its program was chosen; None if it was scheduled or found by search.
+    measured: Measured | None = attrs.field(default=None, eq=False)
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        target: Target,
+        name: str = "kernel",
+        searches: Searches | None = None,
+        signature: Signature | None = None,
+    ) -> Goal:
+        """Return a goal without a schedule."""
+        return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target), signature=signature)
+
+    @classmethod
+    def of_impl(cls, impl: Impl, target: Target, name: str = "kernel") -> Goal:
+        """Return the goal of an implementation made without a search."""
+        return cls(name, impl.spec, target, Position(impl), Searches(target))
+
+    def __reduce__(self) -> tuple[Callable[..., Goal], tuple[Target, dict[str, Any]]]:
+        # The target is first, so that missing plugins are reported before others of their objects are unpickled.
+        return _unpickled, (self.target, {field.name: getattr(self, field.name) for field in attrs.fields(Goal)})
+
+    def __repr__(self) -> str:
+        if isinstance(self.impl, Leaf):
+            state = "not scheduled"
+        else:
+            state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {cost_and_peak(self.impl).cost:,}"
+        sizes = f" ({implied})" if (implied := self.spec.logical.implied) else ""
+        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)}{sizes} for {self.target.name}, {state}>"
+
+    @property
+    def plain(self) -> Signature:
+        """Return the signature with the operation's names in the Spec's order, and the text's implicit dimensions."""
+        return Signature.of(self.spec.logical, self.signature.implicit_dims if self.signature else 0)
+
+    def _repr_html_(self) -> str:
+        # Reports are slow to import.
+        from morello.report.html import facts_html
+
+        return facts_html(self.facts)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Return its properties by name, as text for people."""
+        from morello.report.words import cost_words
+
+        done = next(leaves(self.impl), None) is None
+        return {
+            "name": self.name,
+            "target": self.target.label,
+            "Spec": show_spec(self.spec, self.target, self.signature),
+            "schedule": self.schedule or "not scheduled",
+            "cost": cost_words(cost_and_peak(self.impl).cost, self.target) if done else "",
+            "proof": self.proof if done else "",
+        }
+
+    @property
+    def impl(self) -> Impl:
+        """Return the implementation so far."""
+        return self.position.impl
+
+    @property
+    def scheduled(self) -> Impl:
+        """Return the implementation as scheduled by hand: search implemented its leaves."""
+        return self.impl if self.before_search is None else self.before_search
+
+    @property
+    def low(self) -> int:
+        """Return the proven lower bound of the costs of all programs that have the steps taken by hand.
+
+        Raises SpecError for an unfinished implementation.
+        """
+        if self.measured is not None:
+            return 1  # it was chosen by its time, and other programs may cost less
+
+        def least(scheduled: Impl, node: Impl) -> int:
+            if isinstance(scheduled, Leaf) or isinstance(node, Leaf):
+                cost = cost_and_peak(node).cost
+                return min(cost, self.bounds.get(node.spec, cost))
+            parts = zip(node.expansion.parts, scheduled.children, node.children, strict=True)
+            return int(node.expansion.cost) + sum(int(part.times) * least(*below) for part, *below in parts)
+
+        return least(self.scheduled, self.impl)
+
+    @property
+    def proof(self) -> str:
+        """Return the gap to the optimum in words, among programs that have the steps taken by hand.
+
+        Raises SpecError for an unfinished implementation.
+        """
+        cost, low = cost_and_peak(self.impl).cost, self.low
+        if self.measured is not None:
+            return f"nothing is proven: {self.measured.words}"
+        if next(leaves(self.scheduled), None) is None:
+            return "as scheduled"
+        if low >= cost:
+            return "optimal"
+        if low <= 1:
+            return "not known how close to the optimum"
+        return f"within {100 * (cost / low - 1):.2g} % of the optimum (proven)"
+
+    @property
+    def schedule(self) -> str:
+        """Return the steps taken so far in the Spec language."""
+        return schedule_text(schedule_of(self.impl))
+
+    def apply(self, schedule: Schedule | str) -> Goal:
+        """Apply a schedule, or its text."""
+        steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
+        with self.searches.using(None) as search:
+            position = apply(self.position, steps, self.target, search.synthesize)
+        before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl
+        return attrs.evolve(self, position=position, before_search=None if before == position.impl else before)
+
+    def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
+        """Apply a loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
+
+        Threads share the tiles of a `parallel` loop.
+        """
+        return self._step(Tile(_flat(sizes), parallel))
+
+    def fit(self, dim: int, *sizes: int | Sequence[int]) -> Goal:
+        """Apply a loop over tiles of one iteration dimension, whose sizes cover it exactly."""
+        return self._step(ExactFit(dim, _flat(sizes)))
+
+    def split(self, size: int) -> Goal:
+        """Apply a loop over tiles of the reduction."""
+        return self._step(Split(size))
+
+    def move_param(
+        self,
+        operand: int,
+        level: str,
+        layout: Layout | str | None = None,
+        vector: int | None = None,
+        dtype: str | None = None,
+    ) -> Goal:
+        """Move an operand to another level, with another layout, vector size or data type."""
+        return self._step(MoveStep(operand, level, layout, vector, dtype))
+
+    def to_accum(self) -> Goal:
+        """Initialize the output, then accumulate."""
+        return self._step(ToAccum())
+
+    def select(self, kernel: str) -> Goal:
+        """Implement the Spec by a microkernel."""
+        return self._step(Select(kernel))
+
+    def subschedule(self, path: int | Sequence[int], body: Callable[[Goal], Goal]) -> Goal:
+        """Schedule one child of the last step's node: `body` takes its goal and returns it scheduled."""
+        below = (*self.position.path, *_flat([path]))
+        child = child_at(self.impl, below)
+        if not isinstance(child, Leaf):
+            raise Inapplicable(f"child {path} is scheduled already", "schedule all of it in one `subschedule`")
+        inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
+        position = Position(with_child(self.impl, below, inner.impl), self.position.path)
+        before = with_child(self.scheduled, below, inner.scheduled)
+        return attrs.evolve(
+            self,
+            position=position,
+            bounds={**self.bounds, **inner.bounds},
+            before_search=None if before == position.impl else before,
+        )
+
+    def synthesize(
+        self, db: DatabaseLike = None, progress: Listener = None, budget: SearchBudget | None = None
+    ) -> Goal:
+        """Implement all open Specs by a search, which proves the optimum unless the `budget` ends it.
+
+        `db` is a database, open or as a path, by default the user's own, or False for none. `progress` is a function
+        called with search's progress, by default a display on a terminal or in a notebook, or False for none. Raises
+        NoImplementation if a Spec has no program, and MorelloError if the budget is too small to find one, or if the
+        database cannot be used.
+        """
+        store = database(db)
+        with subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener:
+            return self._synthesized(store, listener, budget)
+
+    def _synthesized(
+        self, db: SpecStore | None, progress: Callable[[Progress], None] | None, budget: SearchBudget | None
+    ) -> Goal:
+        bounds = dict(self.bounds)
+
+        def search_for(search: SearchSession, spec: Spec) -> Impl:
+            if budget is None:
+                return search.synthesize(spec)
+            found = search.search_within(spec, budget)
+            if found.low < found.cost:
+                bounds[spec] = found.low
+            return found.impl
+
+        def find(spec: Spec) -> Impl:
+            known = db.program(self.target, spec) if db else None
+            if known is not None:
+                return known
+            try:
+                with self.searches.using(db, progress) as search:
+                    return search_for(search, spec)
+            except NoImplementation:
+                if not self.searches.was_told(db):
+                    raise
+            # The database may be wrong: search without it before reporting that there is no program.
+            with self.searches.using(None, progress) as search:
+                return search_for(search, spec)
+
+        position = apply(self.position, (Synthesize(),), self.target, find)
+        return attrs.evolve(self, position=position, bounds=bounds, before_search=self.scheduled)
+
+    def _step(self, step: Rewrite) -> Goal:
+        if step.keyword not in self.target.rewrites_by_name:
+            raise Inapplicable(
+                f"{self.target.name} has no rewrite `{step.keyword}`",
+                f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
+            )
+        return self.apply((step,))
+
+
+def _unpickled(_target: Target, fields: Mapping[str, Any]) -> Goal:
+    return Goal(**fields)
+
+
+def _flat(sizes: Iterable[int | Sequence[int]]) -> tuple[int, ...]:
+    """Return one sequence or several numbers as a tuple."""
+    return tuple(size for each in sizes for size in (each if isinstance(each, Sequence) else (each,)))

@@ -1,0 +1,338 @@
+"""The kernel of a goal: a function on arrays that verifies, times and explains itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import takewhile
+from operator import is_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+import numpy as np
+
+from morello.api.goals import Goal
+from morello.build.toolchain import Compiler, is_auto
+from morello.db.default import DatabaseLike, database
+from morello.ir.impl import CostAndPeak, Impl, cost_and_peak
+from morello.ir.limits import Limits
+from morello.ir.program import Program
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.progress import Listener, subscribe
+from morello.run.arguments import Argument, CallOrder, check_apart, check_parameters
+from morello.run.arrays import ALIGNMENT, Blank
+from morello.run.dlpack import library_of, to_library_of
+from morello.run.fastcall import FastCall
+from morello.run.function import NativeFunction
+
+if TYPE_CHECKING:
+    from morello.report.explanation import Explanation
+    from morello.report.tree import Branch, RunnerUps
+    from morello.run.compiler_choice import CompilerChoice
+    from morello.run.metrics import Reading
+    from morello.run.timing import BenchReport
+    from morello.verify.check import CheckReport
+
+# Verification, timing and reports are slow to import, so methods import them.
+
+#: Fast calls that a thread holds, for arrays of different types, shapes or strides.
+_MOST_FAST_CALLS = 8
+
+
+@attrs.frozen
+class _CheckedCall:
+    """A call whose arrays were checked, on `size` arrays and `threads` threads.
+
+    `forms` are the arrays' types, data types, shapes and strides. `blanks` allocate the omitted outputs, and
+    `export` converts them to the caller's library.
+    """
+
+    size: int
+    threads: int
+    forms: tuple[Any, ...]
+    fast: FastCall
+    blanks: tuple[Blank, ...]
+    export: Callable[[np.ndarray], Any] | None
+
+
+class _ThreadCalls(threading.local):
+    """The checked calls of a thread, the last one first, and the workspace that they use."""
+
+    def __init__(self) -> None:
+        self.checked: list[_CheckedCall] = []
+        self.workspace: np.ndarray | None = None
+
+
+class Kernel:
+    """A function on arrays in the CPU's memory, built from C when it is first called.
+
+    `kernel(*arrays)` takes one array per operand, in the order of `program.signature`, writes the outputs in place and
+    returns None. Operands may also be given by name, and outputs as `out`, one array or a tuple, which is then
+    returned. If all outputs that are not read are omitted, they are allocated and returned: one as an array, several
+    as a tuple, of the library of the first array. Arrays are never copied. Other threads run meanwhile, except in calls
+    of a few microseconds, and may call the same kernel.
+
+    With parallel loops, `kernel(*arrays, threads=N)` uses N threads, by default MORELLO_THREADS, or one for each CPU of
+    this process. Results are the same bits for any N.
+
+    Arrays must have the form of `morello.run.arrays`; leading dimensions of size 1 may be omitted, also from allocated
+    outputs. Calls raise ArgumentError for arrays that do not fit or a CPU without the target's instructions, and
+    ToolchainError if the C cannot be built.
+
+    `compiler` may be a command, as for `find_compiler`; `auto` chooses the one whose code is fastest. Pickles hold the
+    goal and the C: another process builds it again, or takes it from the cache.
+    """
+
+    def __init__(self, goal: Goal, program: Program, compiler: Compiler | str | None = None):
+        self.goal = goal
+        self.program = program
+        self._compiler = compiler
+        self._own = _ThreadCalls()
+        check_parameters(program, self.spec, self.target)
+
+    @classmethod
+    def of(
+        cls, impl: Impl, target: Target, program: Program | None = None, compiler: Compiler | str | None = None
+    ) -> Self:
+        """Return the kernel of an implementation, by default of the C that the target emits for it."""
+        program = program or target.emitter.emit(impl, target, "kernel")
+        return cls(Goal.of_impl(impl, target, program.name), program, compiler)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.goal, self.program, self._compiler)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.name}>"
+
+    def _repr_html_(self) -> str:
+        from morello.report.html import facts_html, table_html
+        from morello.report.tree import by_level, tree_table
+        from morello.report.words import memory
+
+        facts = {**self.goal.facts, "schedule": "", "memory": memory(by_level(self.peak, self.target))}
+        return f"{facts_html(facts)}\n{table_html(*tree_table(self._tree, compact=True))}"
+
+    @property
+    def impl(self) -> Impl:
+        return self.goal.impl
+
+    @property
+    def target(self) -> Target:
+        return self.goal.target
+
+    @property
+    def spec(self) -> Spec:
+        return self.goal.impl.spec
+
+    @property
+    def source(self) -> str:
+        """Return the C source."""
+        return self.program.source
+
+    @property
+    def header(self) -> str:
+        """Return the C header that declares the function."""
+        return self.program.header
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule of this implementation in the Spec language."""
+        return self.goal.schedule
+
+    @cached_property
+    def _totals(self) -> CostAndPeak:
+        return cost_and_peak(self.impl)
+
+    @property
+    def cost(self) -> int:
+        """Return the cost under the target's model. Raises SpecError for an unfinished implementation."""
+        return self._totals.cost
+
+    @property
+    def peak(self) -> Limits:
+        """Return the peak memory in bytes per level, fastest first. Raises SpecError as `cost` does."""
+        return self._totals.peak
+
+    @property
+    def low(self) -> int:
+        """Return the proven lower bound of the costs of all programs that have the steps taken by hand."""
+        return self.goal.low
+
+    @property
+    def proof(self) -> str:
+        """Return the gap to the optimum in words, among programs that have the steps taken by hand."""
+        return self.goal.proof
+
+    @cached_property
+    def choice(self) -> CompilerChoice | None:
+        """Return the compilers that `auto` chose from, with their times; None for another `compiler`."""
+        if isinstance(self._compiler, Compiler) or not is_auto(self._compiler):
+            return None
+        from morello.run.compiler_choice import choose_compiler
+
+        return choose_compiler(NativeFunction(self.impl, self.target, self.program))
+
+    @cached_property
+    def function(self) -> NativeFunction:
+        """Return the C function."""
+        compiler = self._compiler if self.choice is None else self.choice.compiler
+        return NativeFunction(self.impl, self.target, self.program, compiler)
+
+    @property
+    def compiler(self) -> Compiler:
+        """Return the C compiler that builds it. Raises ToolchainError if there is none."""
+        return self.function.compiler
+
+    @property
+    def library(self) -> Path:
+        """Return the shared object. Raises ToolchainError."""
+        return self.function.library
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Return the requirements on each operand's array, in the order of a call."""
+        return self.function.arguments
+
+    @cached_property
+    def _order(self) -> CallOrder:
+        return CallOrder.of(str(self.spec.op), self.arguments)
+
+    def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None, **named: Any) -> Any:
+        count = 1 if threads is None and not self.program.parallel else self.function.threads(threads)
+        given = arrays if out is None and not named else self._order.in_order(arrays, out, named)
+        size = len(given)
+        for checked in self._own.checked:
+            if checked.size == size and checked.threads == count:
+                made = [blank(checked.fast.address) for blank in checked.blanks] if checked.blanks else ()
+                if checked.fast.call(*given, *made):
+                    return _exported(made, checked.export) if made else out
+        return self._checked(given, out, count)
+
+    def _checked(self, given: Sequence[Any], out: Any, threads: int) -> Any:
+        """Check arrays, call the function, and store the call as a fast one."""
+        arguments, function = self.arguments, self.function
+        given = self._order.in_order(given)
+        taken = [one for one in arguments if one.reads or len(given) == len(arguments)]
+        seen = [argument.in_numpy(array) for argument, array in zip(taken, given, strict=True)]
+        blanks = self._blanks(taken, seen)
+        made = [blank() for blank in blanks]
+        arrays, views = self._with(made, given), self._with(made, seen)
+        fitted = [
+            argument.fitted(view, library_of(array))
+            for argument, view, array in zip(arguments, views, arrays, strict=True)
+        ]
+        check_apart(arguments, fitted)
+        function(fitted, threads)
+        export = to_library_of(given[0]) if made and given else None
+        loaded, numbers = function.load(), function.numbers(fitted, threads)
+        fast = loaded.caller.fast_call(loaded.address, arguments, arrays, views, numbers)
+        # Fast calls take the allocated outputs last.
+        if fast is not None and all(map(is_, arrays, (*given, *made))):
+            forms = tuple(
+                (type(one), view.dtype, view.shape, view.strides) for one, view in zip(arrays, views, strict=True)
+            )
+            self._store(_CheckedCall(len(given), threads, forms, fast, blanks, export))
+        return _exported(made, export) if made else out
+
+    def _store(self, call: _CheckedCall) -> None:
+        """Store a call unless one like it is stored: C refuses interleaved operands each time, as they may overlap."""
+        own, workspace = self._own, self.function.workspace(call.threads)
+        if own.workspace is not workspace:
+            own.checked.clear()  # they point to the previous workspace
+            own.workspace = workspace
+        if all((one.size, one.threads, one.forms) != (call.size, call.threads, call.forms) for one in own.checked):
+            own.checked.insert(0, call)
+            del own.checked[_MOST_FAST_CALLS:]
+
+    def _blanks(self, taken: Sequence[Argument], seen: Sequence[np.ndarray]) -> tuple[Blank, ...]:
+        """Return allocators of the omitted outputs, without the leading dimensions that all given arrays omit."""
+        implicit_dims = min(
+            (len(one.form.shape) - view.ndim for one, view in zip(taken, seen, strict=True) if one.form.plain),
+            default=0,
+        )
+        blanks = []
+        for argument in self.arguments:
+            if argument not in taken:
+                ones = len([*takewhile(lambda size: size == 1, argument.form.shape)])
+                dropped = min(implicit_dims, ones) if argument.form.plain else 0
+                blanks.append(Blank.of(argument.tensor, max(ALIGNMENT, argument.alignment), dropped))
+        return tuple(blanks)
+
+    def _with(self, made: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        """Return one array per operand, of those allocated and those given."""
+        fresh, waiting = iter(made), iter(given)
+        return [next(waiting) if one.reads or not made else next(fresh) for one in self.arguments]
+
+    def threads(self, requested: int | None = None) -> int:
+        """Return the threads that a call uses: 1 without parallel loops. Raises ArgumentError for a wrong number."""
+        return self.function.threads(requested)
+
+    def check(self, seed: int = 0, thorough: bool = False, reference: Target | None = None) -> CheckReport:
+        """Verify it on random and adversarial data against reference semantics and the reference target.
+
+        `reference` is by default the installed reference_c. Raises VerificationError for the first wrong value.
+        """
+        from morello.verify.check import verify
+
+        return verify(self.function, seed, thorough, reference)
+
+    def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None) -> BenchReport:
+        """Time it on random data, for at least `min_time` seconds in at least `repeats` measurements."""
+        from morello.run.timing import bench
+
+        return bench(self.function, min_time, repeats, seed, threads)
+
+    def readings(self, seed: int = 0) -> tuple[Reading, ...]:
+        """Return the target's metrics of one call on random data; none if it has no metrics."""
+        from morello.run.metrics import readings
+
+        return readings(self.function, self, seed)
+
+    @cached_property
+    def _tree(self) -> Branch:
+        from morello.report.tree import program_tree
+
+        return program_tree(self.impl, self.target)
+
+    @property
+    def tree(self) -> str:
+        """Return the program as text, one node per line: cost of a run, runs, share of the total cost."""
+        from morello.report.tables import table_text
+        from morello.report.tree import tree_table
+
+        return table_text(*tree_table(self._tree, compact=True)).rstrip("\n")
+
+    def explain(
+        self, runner_ups: int = 0, noise: float = 1.0, db: DatabaseLike = None, progress: Listener = None
+    ) -> Explanation:
+        """Return the program's cost and memory by node and what bounds it, for terminals and notebooks.
+
+        `runner_ups` is the number of alternatives for each searched node, if the program is proven optimal; they may
+        take a search, with `db` and `progress` as for `Goal.synthesize`. Those that add less than `noise` percent to
+        the program's cost are not shown.
+        """
+        from morello.report.balance import balance
+        from morello.report.explanation import Explanation
+        from morello.report.runner_ups import find_runner_ups
+        from morello.report.tree import program_tree
+
+        goal, store = self.goal, database(db) if runner_ups else None
+        found: RunnerUps | None = None
+        if runner_ups and self.low >= self.cost:
+            before, kept = goal.searches.of(store).solved, store.path if store else None
+            with (
+                subscribe(progress, f"runner-ups of {goal.name}", before, kept) as listener,
+                goal.searches.using(store, listener) as search,
+            ):
+                found = find_runner_ups(search, goal.scheduled, self.impl, runner_ups)
+        tree, bounds = program_tree(self.impl, self.target, found), balance(self.impl, self.target)
+        return Explanation(goal.name, self.spec, self.target, tree, bounds, self.low, self.proof, goal.plain, noise)
+
+
+def _exported(made: Sequence[np.ndarray], export: Callable[[np.ndarray], Any] | None) -> Any:
+    """Return allocated outputs in the caller's library: one array, or a tuple of several."""
+    exported = made if export is None else [export(array) for array in made]
+    return exported[0] if len(exported) == 1 else tuple(exported)

@@ -1,0 +1,147 @@
+"""From text to kernels: parse, synthesize and compile."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.db.default import DatabaseLike, database
+from morello.db.searches import Searches
+from morello.errors import MorelloError
+from morello.frontend.diagnostics import read_file
+from morello.frontend.parser import parse as parse_file
+from morello.frontend.parser import parse_signed
+from morello.ir.impl import Impl, Leaf, leaves
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.plugins.profile_choice import ProfileLike
+from morello.plugins.registry import Registry, installed
+from morello.progress import Listener
+from morello.schedule import Position, apply
+from morello.search.budget import SearchBudget
+
+#: The default budget of searches without a proof, in expansions: about ten seconds.
+DEFAULT_EXPANSIONS = 1_200_000
+
+_UNNAMED = "<text>"
+#: The start of a Spec file and of a single Spec, after comments.
+_HEAD = r"\ufeff?(?:\s|#[^\n]*\n)*"
+_FILE = re.compile(_HEAD + r"(target|spec|schedule)\s+\w")
+_SPEC = re.compile(_HEAD + r"\(?\s*\w+\s*[\[(]")
+
+
+def parse(
+    text: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    filename: str = _UNNAMED,
+    registry: Registry | None = None,
+    profile: ProfileLike | None = None,
+) -> Mapping[str, Goal]:
+    """Return the goals of a Spec file by name, with their schedules applied.
+
+    `text` is the file's text, or its Path. `target` overrides the file's target, and `profile` its costs: a name, the
+    path of a file, or a Profile. Raises SourceError with the place of an error, and MorelloError for a file that cannot
+    be read.
+    """
+    if isinstance(text, os.PathLike):
+        filename = os.fspath(text) if filename == _UNNAMED else filename
+        text = read_file(Path(text))
+    elif filename == _UNNAMED:
+        _check_no_path(text)
+    file = parse_file(text, filename=filename, target=target, registry=registry, profile=profile)
+    searches = Searches(file.target)
+    goals = {}
+    for one in file.goals:
+        with one.located():
+            position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
+        goals[one.name] = Goal(one.name, one.spec, file.target, position, searches, signature=one.signature)
+    return goals
+
+
+def goal(text: str, *, target: str, registry: Registry | None = None, profile: ProfileLike | None = None) -> Goal:
+    """Return the goal of a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
+    found = (registry or installed()).target(target, profile)
+    spec, signature = parse_signed(text, found)
+    return Goal.of(spec, found, signature=signature)
+
+
+def synthesize(
+    what: str | os.PathLike[str] | Spec | Goal,
+    *,
+    target: str | Target | None = None,
+    profile: ProfileLike | None = None,
+    db: DatabaseLike = None,
+    progress: Listener = None,
+    budget: SearchBudget | None = None,
+) -> Impl:
+    """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
+
+    With a `budget`, return the best program found; `Goal.low` is the proven lower bound. `what` may be the text of a
+    Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile` is that of `parse`, `db`
+    and `progress` are those of `Goal.synthesize`. Raises NoImplementation if there is no program, and what `parse`
+    raises.
+    """
+    return goal_from(what, target, profile).synthesize(db, progress, budget).impl
+
+
+def compile(
+    what: str | os.PathLike[str] | Spec | Goal,
+    *,
+    target: str | Target | None = None,
+    profile: ProfileLike | None = None,
+    db: DatabaseLike = None,
+    cc: str | None = None,
+    progress: Listener = None,
+    budget: SearchBudget | None = None,
+    measured: bool = True,
+) -> Kernel:
+    """Return the kernel of a goal: synthesize open Specs, then emit C, which is built at the first call.
+
+    If `measured`, a program that `tune` measured to be the fastest on such a machine replaces the search. Raises what
+    `synthesize` raises, and ToolchainError without a C compiler.
+    """
+    start = goal_from(what, target, profile)
+    done: Goal | None = installed().recorded_program(start, database(db), cc) if measured else None
+    done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
+    program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
+    return Kernel(done, program, cc)
+
+
+def goal_from(
+    what: str | os.PathLike[str] | Spec | Goal, target: str | Target | None = None, profile: ProfileLike | None = None
+) -> Goal:
+    """Return the single goal of an argument of `synthesize`. Raises MorelloError for several goals, or none."""
+    if profile is not None and (isinstance(what, Goal) or isinstance(target, Target)):
+        given = "goal has a target" if isinstance(what, Goal) else "Target has costs"
+        raise MorelloError(f"a {given}, which a profile cannot change", "name the profile where you get it")
+    if isinstance(what, Goal):
+        return what
+    if isinstance(what, os.PathLike) or (isinstance(what, str) and not _is_single(what, target is not None)):
+        goals = parse(what, target=target.name if isinstance(target, Target) else target, profile=profile)
+        if len(goals) != 1:
+            raise MorelloError(
+                f"the text has {len(goals)} Specs: {', '.join(goals)}", "pass one of the goals that `parse` returns"
+            )
+        return next(iter(goals.values()))
+    if target is None:
+        raise MorelloError("a Spec needs a target", "pass target=, e.g. the name of an installed one")
+    chosen = installed().target(target, profile) if isinstance(target, str) else target
+    spec, signature = parse_signed(what, chosen) if isinstance(what, str) else (what, None)
+    return Goal.of(spec, chosen, signature=signature)
+
+
+def _is_single(text: str, has_target: bool) -> bool:
+    """Return True for the text of a Spec, False for that of a file. Raises MorelloError for the name of one."""
+    _check_no_path(text)
+    return not _FILE.match(text) if has_target else bool(_SPEC.match(text))
+
+
+def _check_no_path(text: str) -> None:
+    """Raise MorelloError for the name of a file where its text is expected."""
+    if "\n" not in text and (text.endswith(".spec") or os.path.isfile(text)):
+        raise MorelloError(f"{text!r} is no Spec, but the name of a file", f"pass its Path: pathlib.Path({text!r})")

@@ -1,0 +1,1 @@
+"""Builds C: compilers, the cache of libraries, precompiled headers."""

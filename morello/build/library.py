@@ -1,0 +1,177 @@
+"""Build libraries, object files and archives from C, or take libraries from the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from morello.build.cache import HEADERS, cache_directory, find, size_limit, store, unusable
+from morello.build.pch import PrecompiledHeaders, common_includes
+from morello.build.process import ProcessResult, run
+from morello.build.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, thread_flags, timeout_seconds
+from morello.codegen.interface import COMMON_FLAGS
+from morello.codegen.library import CFile
+from morello.errors import ToolchainError
+
+
+def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, timeout: float | None = None) -> Path:
+    """Return the path of a shared object built from `sources` (file name to text); files named *.c are units.
+
+    The cache holds it if the same sources were built before with the same flags and compiler. Several processes may
+    build at once. `timeout` is in seconds, by default MORELLO_CC_TIMEOUT, or 120. Raises ToolchainError if the compiler
+    fails or times out, or if the cache directory cannot be used.
+    """
+    size_limit()  # report a wrong setting before the build
+    folder, key = cache_directory(), cache_key(sources, flags, compiler)
+    if found := find(folder, key):
+        return found
+    with build_folder(sources) as temporary:
+        rest = ["-o", "library.so", *(name for name in sources if name.endswith(".c")), "-lm"]
+        seconds = timeout_seconds() if timeout is None else timeout
+        _compile(temporary, sources, (*BASE_FLAGS, *flags), rest, compiler, seconds, "library.so")
+        return store(folder, key, temporary / "library.so")
+
+
+def build_file(
+    kind: str, units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler, parallel: bool
+) -> bytes:
+    """Return the bytes of a file of the kind `s`, `o`, `a` or `so`, built from C files that include `headers`.
+
+    Assembly (`s`) takes one unit. Raises ToolchainError if the compiler fails or times out.
+    """
+    # Objects and archives may be linked by another compiler, so their threads use no library of this one.
+    threads = () if not parallel else thread_flags(compiler) if kind == "so" else ("-pthread",)
+    command, timeout = compiler.command, timeout_seconds()
+    with build_folder({**headers, **{file: unit.text for file, unit in units.items()}}) as folder:
+        made = list[str]()
+        for file, unit in units.items():
+            made.append(f"{Path(file).stem}.{'s' if kind == 's' else 'o'}")
+            flags = (*COMMON_FLAGS, "-fPIC", *unit.flags, *threads)
+            rest = ["-S" if kind == "s" else "-c", "-o", made[-1], file]
+            _compile(folder, {file: unit.text}, flags, rest, compiler, timeout, made[-1])
+        if kind in ("a", "so") or len(made) > 1:
+            whole = f"whole.{kind}"
+            joined = {
+                "o": [*command, "-r", "-nostdlib", "-o", whole, *made],
+                "a": [*_archiver(compiler), "rcsD", whole, *made],
+                "so": [*command, "-shared", "-o", whole, *made, "-lm", *threads],
+            }
+            _invoke(joined[kind], folder, compiler, timeout, whole)
+            made = [whole]
+        return (folder / made[0]).read_bytes()
+
+
+@contextmanager
+def build_folder(files: Mapping[str, str]) -> Generator[Path]:
+    """Yield a new folder with these files, by name, and remove it afterwards. Raises ToolchainError."""
+    folder = cache_directory()
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix="building-", dir=folder))
+        try:
+            for name, text in files.items():
+                (temporary / name).write_text(text, encoding="utf-8")
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise unusable(folder, f"cannot be written: {error.strerror or error}") from error
+
+
+def cache_key(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> str:
+    """Return a hash of everything that determines the machine code."""
+    decisive = [
+        sorted(sources.items()),
+        BASE_FLAGS,
+        list(flags),
+        compiler.command,
+        compiler.version,
+        platform.machine(),
+    ]
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
+
+
+def _compile(
+    folder: Path,
+    sources: Mapping[str, str],
+    flags: Sequence[str],
+    rest: Sequence[str],
+    compiler: Compiler,
+    timeout: float,
+    output: str,
+) -> None:
+    """Compile C files of a build folder to the file `output`, with precompiled headers if possible.
+
+    `flags` affect headers, `rest` are the other arguments. Raises ToolchainError.
+    """
+    command = [*compiler.command, *flags]
+    text = common_includes(sources)
+    headers = PrecompiledHeaders(
+        folder.parent / f"{HEADERS}{cache_key({'headers.h': text}, flags, compiler)}", text, tuple(command)
+    )
+    include = headers.flags(timeout)
+    if (
+        include
+        and not _run([*command, *include, *rest], folder, compiler, timeout).code
+        and (folder / output).is_file()
+    ):
+        return
+    _invoke([*command, *rest], folder, compiler, timeout, output)
+    if include:
+        headers.remove()  # damaged or out of date
+
+
+def _invoke(command: Sequence[str], folder: Path, compiler: Compiler, timeout: float, output: str) -> None:
+    """Run a compiler command that writes `output` to a build folder. Raises ToolchainError."""
+    done = _run(command, folder, compiler, timeout)
+    if done.code or not (folder / output).is_file():
+        raise ToolchainError(
+            f"{compiler.name} failed with exit code {done.code}:\n{done.excerpt()}\n  {_store_failed(folder)}",
+            f"the command was {shlex.join(command)}",
+        )
+
+
+def _run(command: Sequence[str], folder: Path, compiler: Compiler, timeout: float) -> ProcessResult:
+    try:
+        return run(command, timeout, folder)
+    except TimeoutError as error:
+        raise ToolchainError(
+            f"{compiler.name} was stopped after {timeout:g} s; {_store_failed(folder)}",
+            "give it more time with MORELLO_CC_TIMEOUT (seconds), or use another compiler",
+        ) from error
+    except OSError as error:
+        raise ToolchainError(
+            f"`{shlex.join(compiler.command)}` cannot be started: {error.strerror or error}", CHOOSE_HINT
+        ) from error
+
+
+def _store_failed(folder: Path) -> str:
+    """Keep the C that did not compile; return a message with its path, which is the same for the same C."""
+    try:
+        units = sorted(folder.glob("*.c"))
+        digest = hashlib.sha256(b"".join(unit.read_bytes() for unit in units)).hexdigest()[:16]
+        kept = folder.parent / f"failed-{digest}"
+        kept.mkdir(mode=0o700, exist_ok=True)
+        for file in folder.iterdir():
+            os.replace(file, kept / file.name)
+    except OSError as error:
+        return f"the C could not be kept in {folder.parent}: {error.strerror or error}"
+    return f"the C is kept in {kept / units[0].name if len(units) == 1 else kept}"
+
+
+def _archiver(compiler: Compiler) -> list[str]:
+    """Return the command that makes archives from the compiler's objects."""
+    if "ziglang" in compiler.command:
+        return [*compiler.command[:-1], "ar"]
+    try:
+        found = run([*compiler.command, "-print-prog-name=ar"], timeout_seconds())
+    except OSError as error:
+        raise ToolchainError(f"{compiler.name} cannot be started: {error}", CHOOSE_HINT) from error
+    return [found.out.strip() or "ar"]

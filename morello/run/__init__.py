@@ -1,0 +1,1 @@
+"""Runs built programs on arrays, and times them."""

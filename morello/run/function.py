@@ -1,0 +1,171 @@
+"""The C function of a program, built and loaded into this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from morello.build.cache import is_intact
+from morello.build.library import build
+from morello.build.toolchain import Compiler, find_compiler, thread_flags
+from morello.codegen.threads import MAX_THREADS
+from morello.errors import ArgumentError, MorelloError, ToolchainError
+from morello.host import missing_features
+from morello.ir.impl import Impl
+from morello.ir.program import Program
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.run.arguments import Argument, arguments_of
+from morello.run.arrays import workspace_bytes
+from morello.run.fastcall import FastCaller, caller_of
+
+if TYPE_CHECKING:
+    import cffi
+
+
+@attrs.frozen
+class LoadedFunction:
+    """The function in this process, the C types of its parameters, and a maker of fast calls."""
+
+    ffi: cffi.FFI
+    function: Any
+    types: tuple[Any, ...]
+    caller: FastCaller
+
+    @property
+    def address(self) -> int:
+        return int(self.ffi.cast("uintptr_t", self.function))
+
+
+class _Workspace(threading.local):
+    """The scratch memory of a thread."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+
+
+class NativeFunction:
+    """The C function of a program of `impl`, built when it is first needed. A call takes one fitting array per operand.
+
+    `compiler` may be a command, as for `find_compiler`. Building raises ToolchainError. Threads may share an instance.
+    """
+
+    def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | str | None = None):
+        self.impl = impl
+        self.target = target
+        self.program = program
+        self._compiler = compiler
+        self._lock = threading.Lock()
+        self._workspace = _Workspace()
+
+    @property
+    def spec(self) -> Spec:
+        return self.impl.spec
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """Return the C compiler that builds it. Raises ToolchainError if there is none."""
+        return self._compiler if isinstance(self._compiler, Compiler) else find_compiler(self._compiler)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Return source and header by file name."""
+        header = f"{self.program.name}.h"
+        return {f"{self.program.name}.c": self.program.including(header), header: self.program.header}
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """Return the compiler's flags: the target's, and those for threads if there are parallel loops."""
+        return (*self.program.flags, *(thread_flags(self.compiler) if self.program.parallel else ()))
+
+    @cached_property
+    def library(self) -> Path:
+        """Return the shared object. Raises ToolchainError."""
+        return build(self.files, self.flags, self.compiler)
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Return the requirements on each operand's array, in the order of a call."""
+        return arguments_of(self.spec, self.program.signature, self.target)
+
+    def threads(self, requested: int | None = None) -> int:
+        """Return the threads that a call uses: 1 without parallel loops. Raises ArgumentError for a wrong number."""
+        if requested is not None and (isinstance(requested, bool) or not isinstance(requested, int | np.integer)):
+            raise ArgumentError(f"threads is {requested!r}", "pass a number")
+        if requested is not None and not 1 <= requested <= MAX_THREADS:
+            raise ArgumentError(f"{requested} threads", f"pass a number from 1 to {MAX_THREADS}")
+        if not self.program.parallel:
+            return 1
+        return default_threads() if requested is None else int(requested)
+
+    def workspace(self, threads: int = 1) -> np.ndarray:
+        """Return the calling thread's scratch memory in bytes, for a call on this many threads."""
+        needed = self.program.workspace_for(threads)
+        if self._workspace.memory.size < needed:
+            self._workspace.memory = workspace_bytes(needed)
+        return self._workspace.memory
+
+    def numbers(self, arrays: Sequence[np.ndarray], threads: int) -> list[int]:
+        """Return the function's parameters other than pointers to operands, in order: strides, workspace, threads."""
+        pairs = zip(self.arguments, arrays, strict=True)
+        numbers = [stride for argument, array in pairs for stride in argument.form.outer_strides(array)]
+        if self.program.workspace_for(threads):
+            numbers.append(self.workspace(threads).ctypes.data)
+        return [*numbers, threads] if self.program.parallel else numbers
+
+    def __call__(self, arrays: Sequence[np.ndarray], threads: int = 1) -> None:
+        """Call it on fitting arrays, one per operand, in the order of `arguments`. They are not checked."""
+        loaded, numbers = self.load(), iter(self.numbers(arrays, threads))
+        values = list[int]()
+        for argument, array in zip(self.arguments, arrays, strict=True):
+            values += [array.ctypes.data, *(next(numbers) for _ in range(argument.form.free))]
+        values += numbers
+        loaded.function(*map(loaded.ffi.cast, loaded.types, values))
+
+    def load(self) -> LoadedFunction:
+        """Return the loaded function. Raises ToolchainError, and ArgumentError if this CPU lacks instructions."""
+        with self._lock:
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> LoadedFunction:
+        missing = missing_features((*self.target.info.cpu_features, *self.program.cpu_features))
+        if missing:
+            raise ArgumentError(
+                f"this machine's CPU lacks {', '.join(missing)}, which code for {self.target.name} needs",
+                "run it on another machine, or compile for a target that this one supports",
+            )
+        import cffi  # slow to import, and only needed to run programs
+
+        ffi = cffi.FFI()
+        ffi.cdef(f"{self.program.prototype};")
+        try:
+            if not is_intact(self.library):
+                del self.library  # removed or damaged after it was built: build it again
+            function = getattr(ffi.dlopen(str(self.library)), self.program.name)
+        except (OSError, AttributeError) as error:
+            raise ToolchainError(
+                f"{self.library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
+            ) from error
+        return LoadedFunction(ffi, function, tuple(ffi.typeof(function).args), caller_of(self.program, self.compiler))
+
+
+def default_threads() -> int:
+    """Return the default threads of parallel loops: MORELLO_THREADS, or one for each CPU of this process.
+
+    Raises MorelloError if MORELLO_THREADS is not a number of threads.
+    """
+    text = os.environ.get("MORELLO_THREADS")
+    if text:
+        if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= MAX_THREADS:
+            raise MorelloError(f"MORELLO_THREADS is {text!r}", f"set it to a number from 1 to {MAX_THREADS}")
+        return int(text)
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cpus, MAX_THREADS)

@@ -1,0 +1,250 @@
+"""Time functions by a loop in C, so that Python is not measured."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import cffi
+import numpy as np
+
+from morello.build.library import build
+from morello.errors import MorelloError
+from morello.run.arrays import ALIGNMENT, empty, pack, random_values
+from morello.run.fastcall import call_words
+from morello.run.function import NativeFunction
+
+_LOOP = (
+    "void morello_time(void *kernel, int64_t calls, void *const *pointers, const ptrdiff_t *numbers, double *seconds)"
+)
+
+#: The loop is a separate library, so that the compiler cannot inline the kernel and hoist parts of it.
+_SOURCE = """\
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "{header}"
+
+/* Declared here, as parameters below may hide the kernel's name. */
+typedef __typeof__(&{name}) morello_kernel;
+
+/* Has the kernel's parameters and does nothing. It is volatile so that the compiler does not inline it. */
+static {nothing} {{}}
+static volatile morello_kernel morello_empty = morello_nothing;
+
+static double morello_now(clockid_t clock) {{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}}
+
+/* Measures `calls` calls of the kernel, or of the empty function for NULL: CPU seconds of this thread, wall seconds. */
+{loop} {{
+    morello_kernel function = kernel ? (morello_kernel)kernel : morello_empty;
+    (void)pointers;
+    (void)numbers;
+    const double wall = morello_now(CLOCK_MONOTONIC), start = morello_now(CLOCK_THREAD_CPUTIME_ID);
+    for (int64_t call = 0; call < calls; call++) {{
+        function({arguments});
+    }}
+    seconds[0] = morello_now(CLOCK_THREAD_CPUTIME_ID) - start;
+    seconds[1] = morello_now(CLOCK_MONOTONIC) - wall;
+}}
+"""
+
+
+#: Seconds of a measurement: longer than reading clocks takes, shorter than a time slice.
+_LONG = 1e-3
+#: The most measurements for `min_time`.
+_MOST = 300
+#: Calls of the empty function in a measurement, and its measurements.
+_EMPTY, _FEW = 100_000, 5
+#: Thresholds of a busy machine: share of the time without a core, load beyond this process, median above the least.
+_WAITED, _LOAD, _SPREAD = 0.05, 0.7, 0.1
+
+
+@attrs.frozen
+class Times:
+    """Seconds per call of each measurement."""
+
+    each: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """Return the least seconds per call."""
+        return min(self.each)
+
+    @property
+    def median(self) -> float:
+        """Return the median seconds per call."""
+        return statistics.median(self.each)
+
+
+@attrs.frozen
+class BenchReport:
+    """Times of the calling thread's CPU and on the wall, in measurements of `calls` calls.
+
+    `flops` are the operations of one call, `bytes` those of the operands it reads and writes. `threads` are those
+    available to parallel loops, `load` is the load average before. `call` are the seconds of an empty call, which the
+    times include.
+    """
+
+    cpu: Times
+    wall: Times
+    calls: int
+    flops: int
+    bytes: int
+    threads: int = 1
+    load: float = 0.0
+    call: float = 0.0
+
+    @property
+    def times(self) -> Times:
+        """Return CPU times, which other programs do not affect, or wall times for several threads."""
+        return self.cpu if self.threads == 1 else self.wall
+
+    @property
+    def median(self) -> float:
+        """Return the median seconds per call, of `times`."""
+        return self.times.median
+
+    @property
+    def best(self) -> float:
+        """Return the least seconds per call, of `times`."""
+        return self.times.best
+
+    @property
+    def gflops(self) -> float | None:
+        """Return 10^9 operations per second of the best time; None without arithmetic."""
+        return self.flops / self.best / 1e9 if self.flops else None
+
+    @property
+    def gbytes(self) -> float:
+        """Return 10^9 bytes of operands per second of the best time."""
+        return self.bytes / self.best / 1e9
+
+    @property
+    def rate(self) -> str:
+        """Return the rate of arithmetic as text, or of memory traffic without arithmetic."""
+        return f"{self.gbytes:.3g} GB/s" if self.gflops is None else f"{self.gflops:.4g} GFLOP/s"
+
+    @property
+    def busy(self) -> tuple[str, ...]:
+        """Return the signs that other programs ran meanwhile, so that the times may be wrong."""
+        waited = 1 - sum(self.cpu.each) / sum(self.wall.each) if self.threads == 1 else 0.0
+        spread = self.median / self.best - 1
+        signs = (
+            (waited > _WAITED, f"another program had the core for {waited:.0%} of the time"),
+            (self.load > max(1, self.threads) + _LOAD, f"its load is {self.load:.1f}"),
+            (spread > _SPREAD, f"the median is {spread:.0%} above the least"),
+        )
+        return tuple(said for found, said in signs if found)
+
+    def __str__(self) -> str:
+        threads = f" on {self.threads} threads" if self.threads > 1 else ""
+        return (
+            f"{duration(self.best)} per call{threads} (median {duration(self.median)}), {self.rate}; "
+            f"{len(self.wall.each)} × {self.calls} calls"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text, in s, ms, µs or ns."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.4g} {unit}"
+    return f"{seconds / 1e-9:.4g} ns"
+
+
+def bench(
+    function: NativeFunction, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None
+) -> BenchReport:
+    """Time a function on random data: at least `repeats` measurements, and `min_time` seconds in all.
+
+    Raises what calls raise, and MorelloError for fewer than one measurement.
+    """
+    if repeats < 1 or min_time < 0:
+        raise MorelloError(f"cannot time {repeats} measurements of {min_time} s in all", "repeats is at least 1")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    count = function.threads(threads)
+    arrays = random_operands(function, seed)
+    function(arrays, count)
+    timer = FunctionTimer(function, arrays, count)
+    calls = timer.calls(measurement_seconds(min_time, repeats))
+    spent = list[tuple[float, float]]()
+    while len(spent) < repeats or sum(wall for _, wall in spent) < min_time:
+        spent.append(timer(calls))
+    cpu, wall = (Times(tuple(seconds / calls for seconds in clock)) for clock in zip(*spent, strict=True))
+    traffic = sum(
+        array.nbytes * (argument.reads + argument.writes)
+        for argument, array in zip(function.arguments, arrays, strict=True)
+    )
+    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, timer.call())
+
+
+def measurement_seconds(min_time: float, repeats: int) -> float:
+    """Return the least seconds of one of `repeats` or more measurements that take `min_time` in all."""
+    return min(min_time / repeats, max(_LONG, min_time / _MOST))
+
+
+def random_operands(function: NativeFunction, seed: int) -> list[np.ndarray]:
+    """Return new arrays with random values for all operands, in the order of a call."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for argument in function.arguments:
+        tensor = function.spec.operands[argument.operand]
+        array = empty(tensor, max(argument.alignment, ALIGNMENT))
+        array[...] = pack(random_values(rng, tuple(map(int, tensor.shape)), tensor.state.dtype), tensor)
+        arrays.append(array)
+    return arrays
+
+
+class FunctionTimer:
+    """Calls a function repeatedly on the same arrays; returns CPU and wall seconds."""
+
+    def __init__(self, function: NativeFunction, arrays: Sequence[np.ndarray], threads: int):
+        name = function.program.name
+        header = f"{name}.h"
+        nothing = re.sub(rf"\b{re.escape(name)}\b", "morello_nothing", function.program.prototype, count=1)
+        arguments = ", ".join(f"({kind}){word}" for kind, word in call_words(function.program, "pointers", "numbers"))
+        source = _SOURCE.format(header=header, loop=_LOOP, name=name, arguments=arguments, nothing=nothing)
+        library = build(
+            {"morello_time.c": source, header: function.program.header}, function.program.flags, function.compiler
+        )
+        self._ffi = cffi.FFI()
+        self._ffi.cdef(f"{_LOOP};")
+        self._library: Any = self._ffi.dlopen(str(library))
+        self._loaded = function.load()
+        # Keep this workspace: the function may replace it.
+        self._memory = [*arrays, function.workspace(threads)]
+        self._pointers = self._ffi.new("void *[]", [self._ffi.cast("void *", each.ctypes.data) for each in arrays])
+        self._numbers = self._ffi.new("ptrdiff_t []", function.numbers(arrays, threads))
+        self._seconds = self._ffi.new("double[2]")
+        self._clock = 0 if threads == 1 else 1
+
+    def calls(self, seconds: float) -> int:
+        """Return the least power of two of calls that take at least `seconds`."""
+        calls = 1
+        while self.seconds(calls) < seconds:
+            calls *= 2
+        return calls
+
+    def seconds(self, calls: int) -> float:
+        """Return the CPU seconds of `calls` calls, or wall seconds with several threads."""
+        return self(calls)[self._clock]
+
+    def call(self) -> float:
+        """Return the least CPU seconds of an empty call."""
+        return min(self._spent(self._ffi.NULL, _EMPTY)[0] for _ in range(_FEW)) / _EMPTY
+
+    def __call__(self, calls: int) -> tuple[float, float]:
+        return self._spent(self._ffi.cast("void *", self._loaded.address), calls)
+
+    def _spent(self, kernel: Any, calls: int) -> tuple[float, float]:
+        self._library.morello_time(kernel, calls, self._pointers, self._numbers, self._seconds)
+        return self._seconds[0], self._seconds[1]

@@ -1,0 +1,104 @@
+"""The cache of built libraries, and compilers that fail."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from morello.build.library import build
+from morello.build.toolchain import Compiler, find_compiler
+from morello.errors import ToolchainError
+
+ONE = {"one.c": '#include "one.h"\nint one(void) { return ONE; }\n', "one.h": "#define ONE 1\nint one(void);\n"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "private"
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(folder))
+    return folder
+
+
+def test_builds_once(cache: Path, compiler: Compiler) -> None:
+    library = build(ONE, (), compiler)
+    assert ctypes.CDLL(str(library)).one() == 1
+    before = library.stat()
+    assert build(dict(reversed(ONE.items())), (), compiler) == library
+    assert library.stat().st_ino == before.st_ino
+    assert os.listdir(cache) == [library.name]
+    assert cache.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_decides_the_key(cache: Path) -> None:
+    compiler = find_compiler()
+    variants = [
+        build(ONE, (), compiler),
+        build(ONE, ("-DTWO",), compiler),
+        build({**ONE, "one.h": "#define ONE 2\nint one(void);\n"}, (), compiler),
+        build(ONE, (), attrs.evolve(compiler, version="another")),
+    ]
+    assert len(set(variants)) == len(variants)
+
+
+def test_a_compiler_that_fails(cache: Path, compiler: Compiler) -> None:
+    with pytest.raises(ToolchainError, match="the C is kept in") as caught:
+        build({"bad.c": "int bad(void) { return nothing; }\n"}, (), compiler)
+    assert "nothing" in caught.value.message
+    kept = re.search(r"kept in (.*)$", caught.value.message, re.MULTILINE)
+    assert kept
+    assert "return nothing" in Path(kept.group(1)).read_text()
+    assert not list(cache.glob("building-*"))
+    with pytest.raises(ToolchainError, match=re.escape(kept.group(1))):
+        build({"bad.c": "int bad(void) { return nothing; }\n"}, (), compiler)
+
+
+def test_long_errors_are_cut(cache: Path, script: Callable[[str], str]) -> None:
+    compiler = Compiler((script("seq 1000 >&2; exit 1"),), "fake", "1")
+    with pytest.raises(ToolchainError) as caught:
+        build(ONE, (), compiler)
+    lines = [line.strip() for line in str(caught.value).splitlines()]
+    assert len(lines) < 20
+    assert lines[1:12] == [*map(str, range(1, 11)), "(987 more lines)"]
+    assert lines[12:15] == ["998", "999", "1000"]
+
+
+def test_a_compiler_that_hangs(cache: Path, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler((script("sleep 60"),), "fake", "1")
+    with pytest.raises(ToolchainError, match=r"stopped after 0\.2 s.*one\.c"):
+        build(ONE, (), compiler, timeout=0.2)
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.3")
+    with pytest.raises(ToolchainError, match=r"stopped after 0\.3 s"):
+        build(ONE, (), compiler)
+
+
+def test_a_compiler_that_is_gone(cache: Path) -> None:
+    with pytest.raises(ToolchainError, match="cannot be started"):
+        build(ONE, (), Compiler(("/nowhere/cc",), "fake", "1"))
+
+
+def test_c_that_cannot_be_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(ToolchainError, match=r"nothing.*(?s:.*)could not be kept in .*: No space left"):
+        build({"bad.c": "int bad(void) { return nothing; }\n"}, (), find_compiler())
+
+
+def test_processes_that_build_at_once(cache: Path) -> None:
+    imports = "from morello.build.library import build\nfrom morello.build.toolchain import find_compiler\n"
+    code = f"{imports}print(build({ONE!r}, ('-DTOGETHER',), find_compiler()))\n"
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    printed = {process.communicate(timeout=120)[0].strip() for process in running}
+    assert [process.returncode for process in running] == [0] * 4
+    assert len(printed) == 1
+    assert ctypes.CDLL(printed.pop()).one() == 1
+    assert len(os.listdir(cache)) == 1

@@ -1,0 +1,173 @@
+"""Headers that compilers read once: when they do, that code is the same, and what is done about damage."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from morello.build.cache import clear, contents
+from morello.build.library import build, build_file
+from morello.build.toolchain import Compiler, thread_flags
+from morello.codegen.library import CFile
+from morello.errors import ToolchainError
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SOURCE = "#include <stdint.h>\n#include <string.h>\nsize_t length(const char *text) { return strlen(text); }\n"
+Build = Callable[..., list[str]]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "private"))
+    return tmp_path / "private"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def logged(cache: Path, compiler: Compiler, log: Path) -> Compiler:
+    """A compiler that keeps what it is told, a line for each call; beside a file `refuses` it makes no headers."""
+    command = log.with_name("cc")
+    command.write_text(
+        f'#!/bin/sh\necho "$@" >> {log}\n[ -e {log.with_name("refuses")} ] && case "$*" in *c-header*) exit 1;; esac\n'
+        f'exec {shlex.join(compiler.command)} "$@"\n'
+    )
+    command.chmod(0o700)
+    return attrs.evolve(compiler, command=(str(command),))
+
+
+@pytest.fixture
+def told(logged: Compiler, log: Path) -> Build:
+    """Build a source with another name each time; return what the compiler was told, a line for each call."""
+    count = iter(range(100))
+
+    def build_it(source: str = SOURCE) -> list[str]:
+        log.write_text("")
+        build({f"one{next(count)}.c": source}, (), logged)
+        return log.read_text().splitlines()
+
+    return build_it
+
+
+def of_headers(lines: list[str]) -> list[str]:
+    """Return what each call of a compiler did about headers."""
+    return ["makes" if "c-header" in line else "uses" if "-include" in line else "reads" for line in lines]
+
+
+def only_entry(cache: Path) -> Path:
+    (found,) = cache.glob("headers-*")
+    return found
+
+
+def test_headers_are_read_twice_and_no_more(told: Build, cache: Path) -> None:
+    assert [of_headers(told()) for _ in range(4)] == [["reads"], ["makes", "uses"], ["uses"], ["uses"]]
+    assert contents(cache)["precompiled headers"][0] == 1
+    clear()
+    assert not [*cache.glob("headers-*")]
+    assert of_headers(told()) == ["reads"]
+
+
+@pytest.mark.parametrize("name", ["threads_avx2", "compose_avx512"])
+def test_code_is_the_same(cache: Path, compiler: Compiler, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (GOLDEN / f"{name}.c").read_text()
+    _, _, told = next(line for line in source.splitlines() if " * Compile: " in line).partition("-fno-math-errno ")
+    flags = [*told.partition(" -c ")[0].split(), *(thread_flags(compiler) if "threads" in name else ())]
+
+    def built(before: str = "") -> bytes:
+        return build({"one.c": before + source}, flags, compiler).read_bytes()
+
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "1MiB")
+    read = built()
+    monkeypatch.delenv("MORELLO_CACHE_LIMIT")
+    clear()
+    for text in ("/* asks first */\n", "/* asks again */\n"):
+        built(text)
+    assert built() == read
+    assert (only_entry(cache) / "headers.h.gch").stat().st_size
+
+
+def test_files_to_link_are_made_with_them(logged: Compiler, log: Path) -> None:
+    units = {f"one{place}.c": CFile(SOURCE.replace("length", f"length{place}"), ("-DX=1",)) for place in range(4)}
+    made = build_file("a", units, {}, logged, parallel=False)
+    lines = [line for line in log.read_text().splitlines() if " -c " in line or "c-header" in line]
+    assert of_headers(lines) == ["reads", "makes", "uses", "uses", "uses"]
+    assert build_file("a", units, {}, logged, parallel=False) == made
+
+
+def test_damage_is_mended(told: Build, cache: Path) -> None:
+    for _ in range(2):
+        told()
+    made = only_entry(cache) / "headers.h.gch"
+    os.truncate(made, made.stat().st_size // 2)
+    assert of_headers(told()) == ["uses", "reads"]
+    assert not made.exists()
+    assert [of_headers(told()) for _ in range(2)] == [["reads"], ["makes", "uses"]]
+
+
+def test_wrong_c_is_told_of_as_ever(told: Build, cache: Path) -> None:
+    for _ in range(2):
+        told()
+    with pytest.raises(ToolchainError, match="failed with exit code") as caught:
+        told(f"{SOURCE}int wrong(void) {{ return nothing; }}\n")
+    assert "-include" not in str(caught.value)
+    assert of_headers(told()) == ["uses"]
+
+
+def test_a_compiler_that_cannot_is_not_asked_again(told: Build, log: Path) -> None:
+    log.with_name("refuses").touch()
+    assert [of_headers(told()) for _ in range(4)] == [["reads"], ["makes", "reads"], ["reads"], ["reads"]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("#define _GNU_SOURCE", ""), ("#undef _OPENMP", ""), ("#ifdef __linux__", "#endif\n")]
+)
+def test_headers_that_depend_on_what_comes_before_are_read_anew(
+    told: Build, cache: Path, before: str, after: str
+) -> None:
+    source = f"{before}\n{SOURCE}{after}"
+    assert {*of_headers([line for _ in range(3) for line in told(source)])} == {"reads"}
+    assert not [*cache.glob("headers-*")]
+
+
+def test_headers_beside_the_sources_are_read_anew(cache: Path, compiler: Compiler) -> None:
+    for number in range(4):
+        sources = {"one.c": "#include <own.h>\nint one(void) { return OWN; }\n", "own.h": f"#define OWN {number}\n"}
+        assert ctypes.CDLL(str(build(sources, ("-I.",), compiler))).one() == number
+
+
+def test_a_small_cache_has_none(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "200MiB")
+    assert {*of_headers([line for _ in range(3) for line in told()])} == {"reads"}
+    assert not [*cache.glob("headers-*")]
+
+
+def test_an_interrupt_leaves_nothing_behind(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    told()
+    with monkeypatch.context() as patch:
+        patch.setattr("morello.build.pch.run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            told()
+    assert not [*only_entry(cache).iterdir()]
+    assert of_headers(told()) == ["makes", "uses"]
+
+
+def test_nobody_waits_for_another_process(told: Build, cache: Path) -> None:
+    told()
+    begun = only_entry(cache) / "headers.h"
+    begun.touch()
+    assert of_headers(told()) == ["reads"]
+    # It has had as long as a compiler may take.
+    os.utime(begun, (0, 0))
+    assert of_headers(told()) == ["makes", "uses"]
