@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.api.goals import Goal
     from morello.api.kernel import Kernel
-    from morello.api.pipeline import DEFAULT_EXPANSIONS, compile, goal, parse, synthesize
+    from morello.api.pipeline import DEFAULT_EXPANSIONS, compile, goal, goal_from, parse, synthesize
     from morello.errors import MorelloError
     from morello.run.arrays import empty, pack, unpack
     from morello.search.budget import SearchBudget
@@ -15,7 +15,7 @@ _MODULES = {
     "morello.api.functions": ("attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"),
     "morello.api.goals": ("Goal",),
     "morello.api.kernel": ("Kernel",),
-    "morello.api.pipeline": ("DEFAULT_EXPANSIONS", "compile", "goal", "parse", "synthesize"),
+    "morello.api.pipeline": ("DEFAULT_EXPANSIONS", "compile", "goal", "goal_from", "parse", "synthesize"),
     "morello.errors": ("MorelloError",),
     "morello.run.arrays": ("empty", "pack", "unpack"),
     "morello.search.budget": ("SearchBudget",),
@@ -34,6 +34,7 @@ __all__ = [
     "empty",
     "gelu",
     "goal",
+    "goal_from",
     "layer_norm",
     "matmul",
     "pack",

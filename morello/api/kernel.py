@@ -192,6 +192,11 @@ class Kernel:
         return self.function.library
 
     @property
+    def files(self) -> dict[str, str]:
+        """Return source and header by file name."""
+        return self.function.files
+
+    @property
     def arguments(self) -> tuple[Argument, ...]:
         """Return the requirements on each operand's array, in the order of a call."""
         return self.function.arguments

@@ -228,7 +228,7 @@ class Cache(Work):
         one = sample()
         kernel = NativeFunction(one.kernel.impl, TARGET, one.kernel.program, one.compiler)
         out = np.ones((4, 8), dtype=np.float32)
-        kernel(out)
+        kernel([out])
         require((out == 0).all(), "a kernel computes something else")
 
 

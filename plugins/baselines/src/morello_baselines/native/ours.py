@@ -91,7 +91,7 @@ def _call(kernel: Kernel, arrays: list[np.ndarray], threads: int) -> tuple[objec
     memory = list(arrays)
     if kernel.program.workspace_for(threads):
         words.append(f"call->pointers[{len(memory)}]")
-        memory.append(kernel.workspace(threads))
+        memory.append(kernel.function.workspace(threads))
     if kernel.program.parallel:
         words.append(f"(int)call->numbers[{len(numbers)}]")
         numbers.append(threads)
@@ -102,7 +102,7 @@ def _call(kernel: Kernel, arrays: list[np.ndarray], threads: int) -> tuple[objec
         pointers=len(memory),
         numbers=max(1, len(numbers)),
     )
-    loaded = kernel.load()
+    loaded = kernel.function.load()
     library = timer.compiled(source)
 
     class Call(ctypes.Structure):
