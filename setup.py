@@ -19,7 +19,7 @@ ffi.set_source(
     "\n".join(["#include <stdint.h>", *(f'#include "{header.as_posix()}"' for header in declared)]),
     sources=[file.as_posix() for file in files if file.suffix == ".c"],
     include_dirs=["."],
-    # It depends on how it is built too: the digest comes from here.
+    # The digest is defined below.
     depends=[file.as_posix() for file in files if file.suffix == ".h"] + ["setup.py"],
     define_macros=[("MORELLO_SOURCES", f'"{facts["digest"]()}"')],
     extra_compile_args=["-O3"],

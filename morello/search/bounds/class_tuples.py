@@ -1,4 +1,4 @@
-"""Class tuples: what bounds know of the operands of a Spec, and the limits that they are told apart by."""
+"""Class tuples: the operands of a Spec as bounds distinguish them, and the columns of their bounds."""
 
 from __future__ import annotations
 
@@ -14,41 +14,42 @@ from morello.search.tables.shapes import Space
 
 Classes = tuple[int, ...]
 
-#: Codes of class tuples above this are no integers of 64 bits.
+#: Larger codes of class tuples do not fit 64 bits.
 _MOST_CODES = 1 << 62
 
 
 def limit_steps(limit_codes: LimitCodes) -> Ints:
-    """Return numbers of limits as bounds tell them apart, [levels, codes]: larger ones for larger limits.
+    """Return the step of each limit, [levels, codes], in ascending order.
 
-    Limits that are no powers of two count as the next larger limit that is one, which only lowers bounds. Search takes
-    as many Specs apart as if they were told apart, and bounds take a half to three quarters of the time and memory.
+    A limit that is not a power of two has the step of the next larger power of two. That only lowers bounds. Search
+    expands as many Specs as with a step for each limit, and bounds take a half to three quarters of the time and
+    memory.
     """
     steps = np.zeros((len(limit_codes.counts), max(limit_codes.counts)), dtype=np.int64)
     for level, count in enumerate(limit_codes.counts):
         sizes = [int(size) for size in limit_codes.bytes(level, np.arange(count))]
-        told = np.array([size & (size - 1) == 0 for size in sizes])
-        told[-1] = True
-        # A limit that is not told apart has the number of the next that is.
-        steps[level, :count] = np.cumsum(told) - told
+        distinct = np.array([size & (size - 1) == 0 for size in sizes])
+        distinct[-1] = True
+        # Other limits have the step of the next distinct one.
+        steps[level, :count] = np.cumsum(distinct) - distinct
         steps[level, count:] = steps[level, count - 1]
     return steps
 
 
 def bits(levels: Iterable[int]) -> int:
-    """Return some levels as one number, a bit per level."""
+    """Return levels as one number, a bit per level."""
     return sum(1 << level for level in levels)
 
 
 class SpaceBounds:
     """The class tuples of one space, and their bounds: `values`, [shapes + 1, width + 1], in units of cost.
 
-    Bounds are rounded down to 24 bits: search takes as many Specs apart as with 53, and half the memory for them.
-    The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
-    [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits.
-    `per_level`, [tuples, levels + 1], is the first column of the bounds for the limits of one level while the others
-    are full, -1: none; its last entry is the only column of a class tuple without such bounds. `after`, per operand
-    [tuples, all classes], is the class tuple with another class of that operand, -1: none.
+    Bounds are rounded down to 24 bits: search expands as many Specs as with 53, in half the memory. The last row and
+    column are infinite, for impossible steps. `classes`, [tuples, operands], has all class tuples, `tuples` their
+    numbers. `full`, [tuples], is the column of full limits. `per_level`, [tuples, levels + 1], is the first column of
+    the bounds for the limits of one level while the others are full, -1: none; its last entry is the only column of a
+    class tuple without such bounds. `after`, per operand [tuples, all classes], is the class tuple with another class
+    of that operand, -1: none.
     """
 
     def __init__(self, space: Space, classes: int):
@@ -56,7 +57,7 @@ class SpaceBounds:
         self.classes: Ints = np.zeros((0, len(space.operands)), dtype=np.int64)
         self._count = classes
         self.tuples: dict[Classes, int] = {}
-        #: The class tuples that may have programs, [tuples]: kernels take the others in no way.
+        #: Whether class tuples may have programs, [tuples]: no steps lead from the others to kernels only.
         self.solvable: Bools = np.zeros(0, dtype=np.bool_)
         self.full: Ints = np.zeros(0, dtype=np.int64)
         self.per_level: Ints = np.zeros((0, 0), dtype=np.int64)
@@ -69,9 +70,9 @@ class SpaceBounds:
         self._numbers: Ints = np.zeros(0, dtype=np.int64)
 
     def lay_out(self, counts: Ints) -> None:
-        """Give class tuples columns: `counts`, [tuples, levels], of each per_level, 0 for none.
+        """Assign columns to class tuples: `counts`, [tuples, levels], for each level, 0: none.
 
-        Those that have no programs share the infinite one.
+        Class tuples without programs share the infinite column.
         """
         lone = self.solvable & ~counts.any(axis=1)
         sizes = np.where(self.solvable[:, None], np.concatenate([counts, lone[:, None]], axis=1), 0)
@@ -81,11 +82,11 @@ class SpaceBounds:
         self.per_level = np.where(sizes > 0, ends - sizes, -1)
 
     def codes(self, classes: Ints) -> Any:
-        """Return a number, [n], for each of some class tuples, [n, operands]."""
+        """Return a distinct code, [n], for each class tuple, [n, operands]."""
         return classes.astype(self._weights.dtype) @ self._weights
 
     def enter(self, classes: Ints) -> Ints:
-        """Number class tuples, [n, operands], and return those that are new, in the order of their numbers."""
+        """Number class tuples, [n, operands]. Return the new ones, in the order of their numbers."""
         codes, first = np.unique(self.codes(classes), return_index=True)
         first = first[self._find(codes)[1]]
         new = classes[np.sort(first)]
@@ -96,7 +97,7 @@ class SpaceBounds:
         return new
 
     def number(self, classes: Ints) -> Ints:
-        """Return the numbers, [n], of class tuples, [n, operands]; -1 for those that there are not."""
+        """Return the numbers, [n], of class tuples, [n, operands], -1: not entered."""
         place, new = self._find(self.codes(classes))
         return np.where(new, -1, self._numbers[place]) if len(self._numbers) else np.full(len(classes), -1)
 
@@ -110,7 +111,7 @@ class SpaceBounds:
         return found
 
     def _find(self, codes: Any) -> tuple[Ints, Bools]:
-        """Return the places of codes, [n], among those that are known, and which are not."""
+        """Return the places of codes, [n], among those entered, and which codes are new."""
         if not len(self._codes):
             return np.zeros(len(codes), dtype=np.int64), np.ones(len(codes), dtype=np.bool_)
         place = np.minimum(np.searchsorted(np.asarray(self._codes), np.asarray(codes)), len(self._codes) - 1)

@@ -1,4 +1,4 @@
-"""Microkernels in the relaxed problem: a kernel takes operands of its states' classes, and costs the same."""
+"""Microkernels in the relaxed problem: they take the classes of their operand states, at the same cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from morello.search.tables.shapes import Key
 
 
 class KernelBounds(StepBounds):
-    """Kernels: they lead to no other Specs, so that theirs are ways to none."""
+    """Kernels: transitions to no other Specs."""
 
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
@@ -47,7 +47,7 @@ class KernelBounds(StepBounds):
         }
 
     def _fitting(self, bounds: SpaceBounds, number: int, needs: tuple[int, ...]) -> Ints:
-        """Return the columns of a class tuple whose limits leave room for what a kernel needs."""
+        """Return the columns of a class tuple whose limits cover the needs of a kernel."""
         columns = [np.array([bounds.full[number]])]
         for level, (need, per_level) in enumerate(zip(needs, bounds.per_level[number, :-1].tolist(), strict=True)):
             limits = np.asarray(self.relaxed.limit_codes.bytes(level, self.relaxed.step_codes[level]))
@@ -58,7 +58,7 @@ class KernelBounds(StepBounds):
         return np.concatenate(columns)
 
     def _cheapest(self, bounds: SpaceBounds) -> dict[tuple[int, tuple[int, ...]], Floats]:
-        """Return the least cost of kernels, [shapes], by the class tuple, of those that there are, and by needs."""
+        """Return the least cost of kernels, [shapes], by class tuple and needs."""
         cheapest: dict[tuple[int, tuple[int, ...]], Floats] = defaultdict(lambda: np.full(bounds.space.count, np.inf))
         for table in self.by_key[bounds.space.key]:
             numbers, least = table.least(bounds.number(self.relaxed.states.cls[table.states]))

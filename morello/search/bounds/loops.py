@@ -1,4 +1,4 @@
-"""Loops in the relaxed problem: they keep the classes of operands and all limits, and most cost nothing themselves."""
+"""Loops in the relaxed problem: they keep class tuples and limits, and most have no cost of their own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
 from morello.search.tables.loops import LoopTable, LoopTables
 from morello.search.tables.shapes import Key, Space
 
-#: For each body of a loop the shape of its tiles, [shapes], -1 for none, and its trips, [shapes].
+#: For each body of a loop the shape of its tiles, [shapes], -1: none, and its trips, [shapes].
 Bodies = list[tuple[Ints, Ints]]
 
 
 class LoopBounds(StepBounds):
-    """Loops, and other steps that treat operand states alike."""
+    """Loops, and other steps that apply to all operand states alike."""
 
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
@@ -34,7 +34,7 @@ class LoopBounds(StepBounds):
             yield Transition(np.arange(len(classes)), below, needed)
 
     def _distinct(self, key: Key) -> Iterator[tuple[list[tuple[Key, tuple[int, ...]]], tuple[int, ...]]]:
-        """Yield the parts of loops, space and operands, and which of them are there for all shapes, if any are."""
+        """Yield the parts of loops, space and operands, and the places of those that all shapes have, else of all."""
         itself = key, tuple(range(len(self.relaxed.spaces.by_key[key].operands)))
         seen: set[object] = set()
         for loop in self.by_key[key]:
@@ -73,7 +73,7 @@ class LoopBounds(StepBounds):
         }
 
     def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable]) -> dict[str, Any]:
-        """Return loops to other spaces that have the same kinds of parts and suit the same levels."""
+        """Return `BoundSteps` of loops to other spaces with equal kinds of parts and levels."""
         space = bounds.space
         shape, step = np.nonzero(np.stack([loop.valid for loop in loops], axis=1))
         rows = np.flatnonzero(bounds.solvable & self.relaxed.apply_to(loops[0].suits, bounds.classes))
@@ -106,11 +106,11 @@ class LoopBounds(StepBounds):
         return fields
 
     def within(self, space: Space) -> Iterator[Bodies]:
-        """Yield the loops inside a space that matter.
+        """Yield the loops inside a space, without redundant ones.
 
-        In the relaxed problem loops cost nothing and keep class tuples, so that a loop over a smaller tile is no
-        better than one over the largest whose tiles and rest are looped over in turn, if the one size divides the
-        other. Loops for which that does not hold are kept all.
+        In the relaxed problem such loops cost nothing and keep class tuples. So a loop over a smaller tile is no better
+        than one over the largest tile, with further loops over that, if the smaller size divides the larger. Loops for
+        which that does not hold are all kept.
         """
         largest: dict[int, tuple[Ints, Ints]] = {}
         for loop in self.by_key[space.key]:
@@ -137,13 +137,13 @@ class LoopBounds(StepBounds):
 
 
 def is_parallel(loop: LoopTable, space: Space) -> bool:
-    """Return whether a loop leads from a space to the same operation in series, on tiles of the same operands."""
+    """Return whether a loop leads from a parallel space to the serial one, on tiles of the same operands."""
     serial, args = attrs.evolve(space.key, serial=True), tuple(range(len(space.operands)))
     return not space.key.serial and all(part.space.key == serial and part.args == args for part in loop.parts)
 
 
 def _looped_dim(space: Space, loop: LoopTable) -> int | None:
-    """Return the dimension of a loop that cuts one into tiles of a power of two and costs nothing itself, else None."""
+    """Return the dimension that a loop cuts into tiles of a power of two at no cost of its own, else None."""
     cells = np.flatnonzero(loop.valid)
     if np.any(loop.cost[cells]) or any(part.args != tuple(range(len(space.operands))) for part in loop.parts):
         return None

@@ -1,4 +1,4 @@
-"""Moves in the relaxed problem: they lead from one class of an operand to another, and copy unless they are views."""
+"""Moves in the relaxed problem: transitions from one class of an operand to another, by a copy or a view."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MoveClass:
 
 
 class MoveBounds(StepBounds):
-    """Moves of operands. A copy is a Spec of its own, in a space of the operation Move."""
+    """Moves of operands. A copy is a Spec in a space of the operation Move."""
 
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
@@ -60,7 +60,7 @@ class MoveBounds(StepBounds):
         load = [(copies, np.stack([before, after], axis=1))] if one.reads else []
         store = [(copies, np.stack([after, before], axis=1))] if one.writes else []
         parts = ((space.key, body), *load, *store)
-        # Classes do not tell if it is a view, or a copy all the same.
+        # The class does not decide whether it is a view: without a copy, only the body is needed.
         return Transition(rows, parts, (0,) if view else tuple(range(len(parts))))
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
@@ -96,7 +96,7 @@ class MoveBounds(StepBounds):
                 yield MoveClass(operand, table, into, level, view)
 
     def _further(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
-        """Yield moves to other classes, now or later."""
+        """Yield the moves to other classes from a class and from those that it leads to."""
         seen, waiting = {cls}, [cls]
         while waiting:
             for move in self.classes(key, operand, waiting.pop()):
@@ -124,8 +124,6 @@ class MoveBounds(StepBounds):
         load = {"load": tuples[cls, move.into]} if operand.reads else {}
         return load | ({"store": tuples[move.into, cls]} if operand.writes else {})
 
-    # What C is given.
-
     def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         moves: list[dict[str, Any]] = []
         plans: list[_Plan] = []
@@ -137,7 +135,7 @@ class MoveBounds(StepBounds):
                         moves.append(self._move(bounds, move, cls))
         whole = [np.concatenate(columns) for columns in zip(*(attrs.astuple(plan) for plan in plans), strict=True)]
         here, number, into = whole or [np.zeros(0, dtype=np.int64)] * 3
-        # Those of operands in the fastest levels come first, since others lead to them.
+        # Class tuples in the fastest levels come first, since moves of others lead to them.
         order = np.lexsort([number, here, np.sum(self.relaxed.level_of[bounds.classes], axis=1)[here]])
         first = np.flatnonzero(np.diff(here[order], prepend=-1))
         return {
@@ -177,7 +175,7 @@ class MoveBounds(StepBounds):
 
 @attrs.frozen
 class _Plan:
-    """Moves of class tuples: of each that tuple, which move it is, and the tuple after it, [n]."""
+    """Class tuples, [n], their moves, and the class tuples after these."""
 
     here: Ints
     move: Ints

@@ -1,4 +1,4 @@
-"""Pipelines in the relaxed problem: new tensors cost and take the least of their classes."""
+"""Pipelines in the relaxed problem: new tensors have the least cost and bytes of their classes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from morello.search.tables.shapes import Key
 
 @attrs.frozen(eq=False)
 class PipelineClasses:
-    """Pipelines of one table, on class tuples of operands that can go through them: those of numbers `rows`, [n].
+    """The pipelines of one table, and the class tuples `rows`, [n], to which they apply.
 
-    `parts` are the numbers of the parts' class tuples, [n] each; `new_classes` are those of the new tensors.
+    `parts` are the numbers of the class tuples of the parts, [n] each; `new_classes` are the classes of new tensors.
     """
 
     table: PipelineTable
@@ -30,7 +30,7 @@ class PipelineClasses:
 
 
 class PipelineBounds(StepBounds):
-    """Pipelines of whole Specs, which run one after another."""
+    """Pipelines: Specs that run one after another."""
 
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
@@ -48,14 +48,14 @@ class PipelineBounds(StepBounds):
         yield from (part.space.key for table in self.tables.of_space(key) for part in table.parts)
 
     def may_take(self, key: Key, classes: Ints) -> Ints:
-        # Their parts may take of any level.
+        # Their parts may take memory of any level.
         levels = np.zeros(len(classes), dtype=np.int64)
         for _, rows, _ in self._on(key, classes):
             levels[rows] = bits(range(len(self.relaxed.target.levels)))
         return levels
 
     def _on(self, key: Key, classes: Ints) -> Iterator[tuple[PipelineTable, Ints, list[Ints]]]:
-        """Yield pipelines, the class tuples of [n, operands] that can go through them, and those of their parts."""
+        """Yield pipelines, the rows of class tuples, [n, operands], that they apply to, and the tuples of parts."""
         for dtypes, tables in self.tables.of_key(key):
             there = np.all(self._dtype_of[classes] == [self._dtypes.get(dtype, -1) for dtype in dtypes], axis=1)
             for table in tables:
@@ -66,12 +66,12 @@ class PipelineBounds(StepBounds):
                     yield table, rows, [part[rows] for part in parts]
 
     def new_classes(self, table: PipelineTable) -> Classes:
-        """Return the classes of a pipeline's new tensors."""
+        """Return the classes of the new tensors of a pipeline."""
         numbers = [int(row[row >= 0][0]) for row in table.new_states[0]]
         return tuple(int(self.relaxed.states.cls[self.tables.numbers[number]]) for number in numbers)
 
     def _part(self, classes: Ints, part: PipelinePart, new_classes: Classes) -> Ints:
-        """Return class tuples of a part, [n, operands]; -1 where an operand cannot be seen as the part wants it."""
+        """Return class tuples of a part, [n, operands], -1 where an operand has no such view."""
         states = self.relaxed.states
         operands = classes.shape[1]
         below = np.empty((len(classes), len(part.args)), dtype=np.int64)
@@ -142,7 +142,7 @@ class PipelineBounds(StepBounds):
         }
 
     def _held(self, pipeline: PipelineClasses, part: PipelinePart, shapes: Ints) -> dict[int, Ints]:
-        """Return the bytes, [shapes], that are held at least while a part runs, by level."""
+        """Return the least bytes, [shapes], that are held while a part runs, by level."""
         held: dict[int, Ints] = {}
         for tensor in part.holds:
             cls = pipeline.new_classes[tensor]

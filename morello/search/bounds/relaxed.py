@@ -1,7 +1,7 @@
-"""The problem that lower bounds come from: Specs with layouts and contiguity forgotten, and the steps between them.
+"""The relaxed problem: Specs without layouts and contiguity, and the steps between them.
 
-A *class tuple* says for each operand of a space only what its state class says. The relaxed problem has the same
-steps; a step costs what it costs in the best case of all states in the classes.
+A *class tuple* has the state class of each operand of a space. Steps are those of search; each has the least cost over
+all states in its classes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from morello.search.tables.operand_states import least
 from morello.search.tables.shapes import Key
 from morello.search.tables.step_tables import SearchTables
 
-#: Bounds that one space may have: 0.8 gigabytes. Above this, whole levels are dropped from the index, which only
+#: Bounds that one space may have: 0.8 gigabytes. Above this, the limits of whole levels are not tracked, which only
 #: loosens the bounds.
 MOST_BOUNDS = 200_000_000
 
 
 @attrs.frozen(eq=False)
 class Transition:
-    """A step from some class tuples: `rows`, [n], are their places among those that were asked about.
+    """A step from some class tuples: `rows`, [n], are their places among those given.
 
-    `parts` are what it leads to: of each a space, and class tuples, [n, operands]. A program needs one for each of the
-    parts `needed`; it may do without the others, for some shapes at least.
+    `parts` are a space and class tuples, [n, operands], each. A program needs the parts `needed`; for some shapes it
+    has no others.
     """
 
     rows: Ints
@@ -47,32 +47,32 @@ class StepBounds(ABC):
 
     @abstractmethod
     def transitions(self, key: Key, classes: Ints) -> Iterator[Transition]:
-        """Yield the steps from some class tuples, [n, operands]; a way to no parts at all is a kernel."""
+        """Yield the steps from some class tuples, [n, operands]. A transition without parts is a kernel."""
 
     @abstractmethod
     def spaces_below(self, key: Key) -> Iterator[Key]:
-        """Yield the spaces that steps of one lead to: itself only if they lead to Specs that are no smaller."""
+        """Yield the spaces below a space: itself only if steps lead to Specs of the same size."""
 
     @abstractmethod
     def may_take(self, key: Key, classes: Ints) -> Ints:
-        """Return of which levels steps from class tuples may take memory, now or after others of this kind.
+        """Return the levels of which steps from class tuples, or further steps of this kind, may take memory.
 
         [n], a bit per level.
         """
 
     @abstractmethod
     def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
-        """Return the steps on one space as `_bounds.h` has them: fields of `BoundSpace`."""
+        """Return the steps on one space: fields of `BoundSpace` in `_bounds.h`."""
 
 
 T = TypeVar("T", bound=StepBounds)
 
 
 class Relaxed:
-    """The class tuples that steps lead to from the goals'.
+    """The class tuples below those of the goals.
 
-    `cheapest` and `smallest` are, per class, [tensors of its rank]: the least that a move of such a tensor costs (m of
-    [Kaufman2025]) and the fewest bytes that it takes, of all states in it. No limits are above `ceilings`.
+    `cheapest` and `smallest` are, per class, [tensors of its rank]: the least cost of moving a tensor (m of
+    [Kaufman2025]) and its fewest bytes, over all states of the class. No limits are above `ceilings`.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Relaxed:
         self.smallest = [least([self.states.bytes[state] for state in own]) for own in members]
         self.level_of = np.array([cls.level for cls in self.states.classes], dtype=np.int64)
         self.steps = [kind(self) for kind in kinds]
-        #: The spaces that steps of each lead to.
+        #: The spaces below each.
         self.below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
-        #: Spaces, each after those that its steps lead to.
+        #: Spaces, each after those below it.
         self.order = self._order()
         self._close(goals)
         for bounds in self.by_key.values():
@@ -115,7 +115,7 @@ class Relaxed:
         return next(steps for steps in self.steps if isinstance(steps, kind))
 
     def apply_to(self, suits: Sequence[bool], classes: Ints) -> Bools:
-        """Return which of some class tuples, [n, operands], a step that suits these levels applies to."""
+        """Return whether a step that suits these levels applies to class tuples, [n, operands]."""
         return np.all(np.array(suits)[self.level_of[classes]], axis=1)
 
     def _below(self, key: Key) -> Iterator[Key]:
@@ -123,7 +123,7 @@ class Relaxed:
             yield from steps.spaces_below(key)
 
     def _order(self) -> list[Key]:
-        """Return the spaces in an order in which each comes after those that its steps lead to, itself aside."""
+        """Return the spaces in topological order, those below first. Circles are broken anywhere."""
         order: dict[Key, None] = {}
         seen: set[Key] = set()
 
@@ -139,14 +139,14 @@ class Relaxed:
         return [*order]
 
     def _close(self, goals: Sequence[tuple[Key, Classes]]) -> None:
-        """Find every class tuple that steps lead to."""
+        """Enter every class tuple that steps lead to."""
         waiting: dict[Key, list[Ints]] = {}
         for key, classes in goals:
             waiting.setdefault(key, []).append(np.array([classes], dtype=np.int64))
         found: list[tuple[Key, Ints, Transition]] = []
         places = {key: place for place, key in enumerate(self.order)}
         while waiting:
-            # What leads to a space comes before it, so that few spaces are looked at again.
+            # Spaces above come first, so that few are visited again.
             key = max(waiting, key=places.__getitem__)
             new = self.by_key[key].enter(np.concatenate(waiting.pop(key)))
             for way in (way for steps in self.steps for way in steps.transitions(key, new)) if len(new) else ():
@@ -158,7 +158,7 @@ class Relaxed:
         self._mark_solvable(found)
 
     def _mark_solvable(self, transitions: Sequence[tuple[Key, Ints, Transition]]) -> None:
-        """Find the class tuples from which some way leads to such tuples only."""
+        """Mark the class tuples with a transition whose needed parts are all solvable."""
         counts = [len(bounds.classes) for bounds in self.by_key.values()]
         ends = np.cumsum(counts)
         first = dict(zip(self.by_key, (ends - counts).tolist(), strict=True))
@@ -181,7 +181,7 @@ class Relaxed:
             bounds.solvable = marks
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
-        """Give each class tuple its columns: a per_level per limit that is tracked."""
+        """Assign columns to class tuples, for each limit that is tracked."""
         steps = np.array([len(codes) for codes in self.step_codes], dtype=np.int64)
         counts = self._tracked(bounds)[:, None] >> np.arange(len(steps)) & 1
         counts *= steps
@@ -191,11 +191,10 @@ class Relaxed:
         bounds.lay_out(counts)
 
     def _tracked(self, bounds: SpaceBounds) -> Ints:
-        """Return the levels whose limits are worth a per_level of columns, [tuples], a bit per level.
+        """Return the levels whose limits are tracked, [tuples], a bit per level.
 
-        Those are levels of which some operand has taken memory, and of which more can be taken, unless the target says
-        that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which
-        only lowers the bound.
+        Those are levels of which some operand has taken memory, and of which steps can take more, unless the target
+        excludes them (`MemoryLevel.tracked`). All memory of other levels counts as free, which only lowers the bound.
         """
         passed = np.array([self._passed(level) for level in range(len(self.target.levels))], dtype=np.int64)
         taken = np.bitwise_or.reduce(passed[self.level_of[bounds.classes]], axis=1)
@@ -208,7 +207,7 @@ class Relaxed:
         return np.where(bounds.solvable, taken & more & worth, 0)
 
     def _passed(self, level: int) -> int:
-        """Return the levels that an operand may have taken memory of on its way to `level`, the slowest aside."""
+        """Return the levels on any path of moves to `level`, except the slowest, a bit per level."""
         names = [one.name for one in self.target.levels]
         into = {level}
         while True:

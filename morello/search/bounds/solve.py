@@ -1,8 +1,4 @@
-"""Lower bounds: the cost of every Spec if layouts and contiguity were forgotten and the cheapest case assumed.
-
-The optimum of the relaxed problem (`relaxed.py`) is never more than that of any Spec it stands for. It is solved
-exactly, for all shapes and for the limits that matter most.
-"""
+"""Lower bounds by class: the optimum of the relaxed problem, for all shapes and the limits that matter most."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ LEAST = 1.0
 class Bounds(Relaxed):
     """Lower bounds on the cost of every Spec below the goals whose limits are not above `ceilings`.
 
-    `trivial` bounds say only that every program costs something: all that is known where rewrites may do anything.
+    `trivial` bounds are all `LEAST`: generic rewrites may lead to any Spec.
     """
 
     def __init__(
@@ -46,7 +42,7 @@ class Bounds(Relaxed):
             self._solve_all()
 
     def _solve_all(self) -> None:
-        """Fill in all values. One pass suffices unless pipelines form a circle; then go on to a fixed point."""
+        """Compute all values. One pass suffices unless pipelines form a circle; then iterate to a fixed point."""
         structs = Structs()
         for bounds in self.by_key.values():
             check_budget(4 * (bounds.space.count + 1) * (bounds.width + 1))
@@ -66,7 +62,7 @@ class Bounds(Relaxed):
                     solved.add(key)
 
     def _pack(self, structs: Structs) -> Any:
-        """Return the relaxed problem as C has it."""
+        """Return the relaxed problem, marshalled."""
         spaces = [self._space(bounds, structs) for bounds in self.by_key.values()]
         counts = self.limit_codes.counts
         levels: list[dict[str, Any]] = [

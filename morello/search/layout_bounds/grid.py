@@ -15,15 +15,15 @@ from morello.search.layout_bounds.patterns import Patterns
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, Space
 
-#: Spaces that would have more bounds than this do without patterns.
+#: Spaces with more bounds than this have no grid.
 _MOST = 160_000_000
 
 
 class AbstractionClasses:
-    """The patterns that an operand of a space can have, `numbers`, and those of each shape: one of a few sets.
+    """The patterns that an operand of a space can have, `numbers`, and the set of those that each shape can have.
 
-    `of`, [shapes], says which set a shape has; `members`, [sets, numbers], what is in each, and `counts`, [sets], how
-    much that is; `place`, [sets, all patterns], where a pattern is in a set, -1: nowhere.
+    `of`, [shapes], is the set of a shape; `members`, [sets, numbers], are the patterns of a set, `counts`, [sets],
+    their count, and `place`, [sets, all patterns], is the index of a pattern in a set, -1: none.
     """
 
     def __init__(self, patterns: Patterns, numbers: Sequence[int], tensors: Ints):
@@ -51,8 +51,8 @@ class Grid:
     """The bounds of one space of Moves.
 
     Those of shape `s` are `values[first[s]:first[s + 1]]`, [patterns of its source, patterns of its destination], both
-    as the `sets` of the operands have them. `columns`, [numbers of the source, numbers of the destination], are those
-    of the bounds that forget layouts, under full limits.
+    in the order of the operands' `sets`. `columns`, [numbers of the source, numbers of the destination], are the
+    columns of the bounds by class under full limits.
     """
 
     space: Space
@@ -62,16 +62,16 @@ class Grid:
     values: Floats
 
     def bound(self, shape: int, source: int, destination: int) -> float:
-        """Return what a Move costs at least, given two patterns that its operands can have."""
+        """Return the lower bound of a Move, given two patterns that its operands can have."""
         into = self.sets[1]
         row = self.sets[0].place[self.sets[0].of[shape], source]
         column = into.place[into.of[shape], destination]
-        assert row >= 0 <= column, "there are such operands"
+        assert row >= 0 <= column, "the operands can have these patterns"
         return float(self.values[self.first[shape] + row * into.counts[into.of[shape]] + column])
 
 
 class Grids:
-    """The grids of all spaces of Moves that are serial, not too large, and not taken apart by pipelines."""
+    """The grids of all spaces of Moves that are serial, not too large, and without pipelines."""
 
     def __init__(self, bounds: Bounds):
         self.bounds = bounds
@@ -108,7 +108,7 @@ class Grids:
         bounds, patterns = self.bounds.by_key[key], self.patterns
         possible: list[AbstractionClasses] = []
         for operand, tensors in enumerate(bounds.space.tensors):
-            # There are none in a space that no step leads to.
+            # A space that no step leads to has no class tuples.
             classes = {each[operand] for each in bounds.tuples}
             met = distinct_numbers(tensors)
             numbers = [
@@ -122,7 +122,7 @@ class Grids:
 
 
 class LayoutSteps:
-    """The steps of one kind on Moves, as they lower bounds by pattern. Each kind overrides what it needs."""
+    """The steps of one kind on Moves. By default it has none."""
 
     def __init__(self, grids: Grids, grid: Grid):
         self.grids, self.grid = grids, grid

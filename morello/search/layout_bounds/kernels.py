@@ -1,4 +1,4 @@
-"""Microkernels in bounds that know layouts: a kernel is for the patterns that stand for its operands' states."""
+"""Microkernels in bounds by layout: a kernel takes all patterns of its operand states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from morello.search.tables.kernels import KernelTables
 
 
 class KernelLayouts(LayoutSteps):
-    """Kernels: they depend on no other bounds."""
+    """Kernels, which depend on no other bounds."""
 
     def fields(self) -> dict[str, Any]:
         standing = [np.flatnonzero(column) for column in self.patterns.members.T]

@@ -1,4 +1,4 @@
-"""Loops in bounds that know layouts: the patterns of tiles follow from the pattern and the sizes."""
+"""Loops in bounds by layout: the patterns of tiles follow from the pattern and the sizes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from morello.search.tables.shapes import Space
 
 
 class LoopLayouts(LayoutSteps):
-    """Loops, and other steps that treat operand states alike."""
+    """Loops, and other steps that apply to all operand states alike."""
 
     def fields(self) -> dict[str, Any]:
-        # All count: what comes to the same in two steps may have tiles in between that no state has.
+        # No loop is redundant: two loops in its place may need tiles in between that no state has.
         loops = [
             {
                 "cost": np.where(loop.valid, loop.cost, np.inf),
@@ -40,7 +40,7 @@ class LoopLayouts(LayoutSteps):
         }
 
     def _cuts(self, space: Space, position: int, arg: int, shape: Ints) -> Ints:
-        """Return how an operand of a part is cut from the operand `arg`, [shapes]."""
+        """Return the numbers of the cuts of operand `arg` into an operand of a part, [shapes]."""
         cuts = np.full(len(shape), WHOLE, dtype=np.int64)
         there = np.flatnonzero(shape >= 0)
         whole, tile = self.space.tensors[arg][there], space.tensors[position][shape[there]]

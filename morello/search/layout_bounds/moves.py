@@ -1,4 +1,4 @@
-"""Moves in bounds that know layouts: from which patterns of an operand to which, per shape."""
+"""Moves in bounds by layout: the transitions between patterns of an operand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from morello.search.tables.shapes import Key
 class OperandMoves:
     """The moves of one operand between patterns that it can have, the numbers of `sets`.
 
-    `tensors` are those that it is, and `row`, [shapes], which of these; `shapes` are the first of each. `_offered`,
-    [kinds, from, to], says which moves there are of tensors of some kind, `_kind`, [tensors], of which each is, and
-    `_view`, [from, to], which moves copy nothing.
+    `tensors` are its distinct tensors, `row`, [shapes], the index of each shape's, and `shapes` the first shape of
+    each. `_offered`, [kinds, from, to], marks the moves of tensors of a kind, `_kind`, [tensors], is the kind of each,
+    and `_view`, [from, to], marks the moves that copy nothing.
     """
 
     def __init__(self, grids: Grids, key: Key, operand: int, sets: AbstractionClasses):
@@ -40,7 +40,7 @@ class OperandMoves:
         classes = [self._patterns.all[pattern].cls for pattern in sets.numbers]
         found = {cls: moves.classes(key, operand, cls) for cls in sorted({*classes})}
         made = {cls: self._made(own) for cls, own in found.items()}
-        # What does not fit a level is not moved there.
+        # Tensors move only to levels that they fit.
         levels = [grids.states.classes[cls].level for cls in classes]
         codes = bounds.limit_codes
         room = np.array([codes.bytes(level, codes.full[level]) for level in levels])
@@ -57,7 +57,7 @@ class OperandMoves:
         self._forget(np.array(classes, dtype=np.int64))
 
     def _made(self, moves: list[MoveClass]) -> Bools:
-        """Return what moves to layouts of their own make of an operand, [tensors, to]."""
+        """Return the patterns that moves to given layouts make of an operand, [tensors, to]."""
         every = len(self._grids.tables.spaces.tensors[self._rank])
         made: Bools = np.zeros((every, len(self._number)), dtype=np.bool_)
         for move in moves:
@@ -68,7 +68,7 @@ class OperandMoves:
         return made[self.tensors]
 
     def _enter(self, number: int, move: MoveClass) -> None:
-        """Enter what one pattern can become by the moves to a class of states that keep its layout."""
+        """Mark the transitions of a pattern by the moves to a class that keep its layout."""
         members = self._patterns.members[self.sets.numbers[number]]
         for row, keeps in zip(move.table.into, move.table.keeps, strict=True):
             for state in distinct_numbers(row[: len(members)][members]).tolist() if keeps else ():
@@ -83,7 +83,7 @@ class OperandMoves:
                         self._view[number, self._number[into]] = True
 
     def _forget(self, classes: Ints) -> None:
-        """Let what nothing is known of become what nothing is known of, and nothing else."""
+        """Map unknown patterns to unknown patterns only."""
         numbers = np.array(self.sets.numbers, dtype=np.int64)
         unknown = self._patterns.any[numbers] == numbers
         for number in np.flatnonzero(unknown).tolist():
@@ -93,17 +93,17 @@ class OperandMoves:
         self._offered[:, unknown[:, None] != unknown] = False
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `GridMoves` in C."""
+        """Return the fields of `GridMoves`."""
         declared = self._space.operands[self._operand]
         copy_space = self._grids.by_key[self.copies].space
         copies: Ints = copy_space.numbers(list(self._space.operand_shapes(self._operand)))
         serial = self._space.key.serial
-        assert not serial or np.all(copies >= 0), "what is moved is copied"
+        assert not serial or np.all(copies >= 0), "each moved operand has a Move that copies it"
         return {
             "grid": self._grids.index[self.copies],
             "loads": declared.reads,
             "stores": declared.writes,
-            # Threads take their part of one's time, at best. Nothing is known of what one alone never copies.
+            # At best, threads divide the time of one. Shapes that no serial Move has are not bounded.
             "threads": 1.0 if serial else float(self._grids.bounds.target.weights.threads),
             "tensor": self.tensors,
             "row": self.row,
@@ -118,7 +118,7 @@ class OperandMoves:
 
 
 def _kinds(known: list[Bools]) -> tuple[Ints, Ints]:
-    """Return one tensor of each kind, and the kind of each, given all that is known of them: [tensors, ...] each."""
+    """Return a tensor of each kind, and the kind of each: tensors with equal rows, [tensors, ...], are of one kind."""
     codes = np.packbits(np.concatenate(known, axis=1), axis=1)
     numbers: dict[bytes, int] = {}
     kind = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in codes], dtype=np.int64)
@@ -127,7 +127,7 @@ def _kinds(known: list[Bools]) -> tuple[Ints, Ints]:
 
 
 class MoveLayouts(LayoutSteps):
-    """Moves of the operands of Moves, which do not depend on each other."""
+    """Moves of the two operands of Moves, which are independent."""
 
     def fields(self) -> dict[str, Any]:
         if not is_moved(self.key.op, self.grids.bounds.target):

@@ -1,7 +1,7 @@
-"""Patterns: what bounds know of operand states beyond their classes, and which states each pattern stands for.
+"""Patterns: abstraction classes of operand states, finer than state classes.
 
-A pattern stands for the states that have it, and for all that tiles of these have where its own tiles have another one:
-which, is found out from all the states that there are.
+The members of a pattern are the states that have it, and further states, such that tiles and views of members are
+members of the pattern's tiles and views. The members are computed as a closure over all states.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.step_tables import SearchTables
 from morello.search.tables.tiles import Kinds, Tiles
 
-#: The distance of runs, in bytes, that bounds tell from others. Telling more of them apart makes search slower.
+#: The distance of runs, in bytes, that patterns distinguish. Distinguishing more makes search slower.
 FAR = SPACINGS[-1]
 
 
 class Run(IntEnum):
-    """The way values lie along the innermost dimension."""
+    """The arrangement of values along the innermost dimension."""
 
-    NONE = 0  # apart from each other; or there is one value, or no layout
+    NONE = 0  # apart, or a single value, or no layout
     DENSE = 1  # one after another, but not all of the tensor
     FULL = 2  # the whole tensor is one run
-    DENSE_OR_FULL = 3  # one of these two
+    DENSE_OR_FULL = 3  # the join of these two
     STRIPS = 4
     ODD_EVEN = 5
-    ANY = 6  # nothing is known but the class
+    ANY = 6  # unknown: any state of the class
 
 
 @attrs.frozen(cache_hash=True)
 class Pattern:
-    """All that these bounds know of an operand state: class, innermost dimension, and how values lie along that.
+    """The class of an operand state, its innermost dimension, and the arrangement of values along that.
 
-    Where values are `Run.DENSE`, `far` says that runs lie multiples of `FAR` bytes apart.
+    `far`: `Run.DENSE` runs are multiples of `FAR` bytes apart.
     """
 
     cls: int
@@ -52,13 +52,13 @@ class Pattern:
     far: bool = False
 
     def lying(self, run: Run, far: bool = False) -> Pattern:
-        """Return the pattern of the same class whose values lie in another way along the same dimension."""
+        """Return the pattern of the same class and dimension with another arrangement."""
         if run in (Run.NONE, Run.ANY):
             return Pattern(self.cls, run=run)
         return attrs.evolve(self, run=run, far=far and run == Run.DENSE)
 
     def under(self, dim_map: DimMap, cls: int) -> Pattern | None:
-        """Return the pattern seen under other dimensions, None if its innermost is left out."""
+        """Return the pattern of a view under other dimensions, None if its innermost is left out."""
         if self.run == Run.ANY:
             return Pattern(cls, run=Run.ANY)
         if self.run == Run.NONE or any(isinstance(axis, Every) and axis.dim == self.dim for axis in dim_map):
@@ -73,7 +73,7 @@ class Pattern:
 
 
 class Cuts:
-    """The cuts of tensors of one rank, and how values of their tiles lie, which is the same for many patterns.
+    """The cuts of tensors of one rank, and the arrangements of their tiles, which many patterns share.
 
     `whole` and `tile` are the sizes of both, [dimensions, cuts].
     """
@@ -85,10 +85,7 @@ class Cuts:
         self._known: dict[tuple[int, Run, bool, int], tuple[list[tuple[Run, bool]], Kinds]] = {}
 
     def lying(self, pattern: Pattern, width: int) -> tuple[list[tuple[Run, bool]], Kinds]:
-        """Return how values of tiles of each kind lie, whether runs are far apart, and the kinds, [cuts].
-
-        `width` is a value's bytes.
-        """
+        """Return the arrangement and `far` of each kind of tile, and the kinds, [cuts]. `width` is a value's bytes."""
         key = pattern.dim, pattern.run, pattern.far, width
         if key not in self._known:
             found: list[tuple[Run, bool]] = []
@@ -111,7 +108,7 @@ class Cuts:
                 yield Run.DENSE, bool(each), there[far == each]
 
     def _runs(self, pattern: Pattern) -> Ints:
-        """Return the ways that values of tiles lie, [cuts]."""
+        """Return the arrangements of tiles, [cuts]."""
         if pattern.run in (Run.NONE, Run.ANY):
             return np.full(len(self._line), int(pattern.run))
         whole, tile = self.whole[pattern.dim], self.tile[pattern.dim]
@@ -126,9 +123,9 @@ class Cuts:
 
 
 def joined(sizes: Ints) -> Bools:
-    """Return which tensors, of sizes [dimensions, n], have so many dimensions that their order decides what tiles are.
+    """Return which tensors, of sizes [dimensions, n], have tiles that are DENSE or FULL by the order of dimensions.
 
-    DENSE and FULL are not told apart there.
+    Patterns lack that order, so their join `DENSE_OR_FULL` is used for these tensors.
     """
     return np.sum(sizes > 1, axis=0) > 2
 
@@ -146,14 +143,14 @@ def _pattern(cls: int, state: OperandState) -> Pattern:
 
 
 class Patterns:
-    """All patterns that states and their tiles have, numbered, and what is known of the states they stand for.
+    """All patterns of states and their tiles, numbered, with the least costs of their members.
 
-    `of`, [states], is the pattern of each state; `any`, [patterns], what stands for all states of a class; and
-    `join`, [patterns], what stands for a pattern where tensors are joined: mostly itself. `members`, [patterns,
-    states], says which states each stands for. `cost` and `bytes` are, per pattern, [tensors of its rank]: what the
-    cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes; infinite where none can be. `tile` has
-    the tiles of each pattern, and `cuttable`, [cuts of its rank], says where some state has such tiles; `seen` is the
-    pattern under other dimensions, [patterns], -1 where no state has one.
+    `of`, [states], is the pattern of each state; `any`, [patterns], the unknown pattern of the same class; `join`,
+    [patterns], the pattern for `joined` tensors, mostly the same. `members`, [patterns, states], are the states of
+    each. `cost` and `bytes` are, per pattern, [tensors of its rank]: the least cost of moving a member (m of
+    [Kaufman2025]) and its fewest bytes, infinite without members. `tile` has the tiles of each pattern; `cuttable`,
+    [cuts of its rank], marks the cuts into tiles that some member has; `seen`, [patterns], is the pattern of a view,
+    -1: no member has one.
     """
 
     def __init__(self, tables: SearchTables):
@@ -161,7 +158,7 @@ class Patterns:
         self.states = tables.states
         self.numbers: dict[Pattern, int] = {}
         self.all: list[Pattern] = []
-        #: Per rank, which tensors are joined.
+        #: Per rank, whether tensors are joined (`joined`).
         self.joined = {rank: joined(tensors.sizes) for rank, tensors in tables.spaces.tensors.items()}
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
@@ -170,9 +167,9 @@ class Patterns:
             rank: Cuts(*(tensors.sizes[:, own] for own in self._loops.cut_tensors(rank)))
             for rank, tensors in tables.spaces.tensors.items()
         }
-        #: What moves make, with the states it is made of: many patterns move alike.
+        #: The patterns that moves make, with the states that they are of: many patterns share these.
         self._made: dict[tuple[int, int], tuple[Ints, list[tuple[int, Ints]]]] = {}
-        #: The kinds of tiles that go together, of a pattern and of a state.
+        #: The kinds of tiles that a pattern and a state have for the same cuts.
         self._pairs: dict[tuple[int, int, bool], Ints] = {}
         self.members = self._closed()
         self._known_cuttable: dict[frozenset[int], Bools] = {}
@@ -196,7 +193,7 @@ class Patterns:
         return np.where(states >= 0, numbers, -1)
 
     def made(self, states: Ints, rank: int) -> list[tuple[int, Ints]]:
-        """Return the patterns of states that a move makes of tensors of a rank, [tensors], and of which tensors."""
+        """Return the patterns of the states that a move makes, [tensors of a rank], and the tensors of each."""
         if (id(states), rank) not in self._made:
             there = np.flatnonzero(states >= 0)
             patterns = self.of_tensors(states, rank)[there]
@@ -205,7 +202,7 @@ class Patterns:
         return self._made[id(states), rank][1]
 
     def images(self, state: int, rank: int) -> Iterator[tuple[int, Bools]]:
-        """Yield the patterns that a state has, and for which tensors of its rank."""
+        """Yield the patterns of a state, and whether tensors of its rank have them."""
         where = self.joined[rank]
         own, join = int(self.of[state]), int(self.join[self.of[state]])
         if own == join:
@@ -216,12 +213,12 @@ class Patterns:
 
     def _cost(self, number: int) -> Floats:
         cost = self._least(number, self.states.cost, np.inf)
-        # Others stand for these.
+        # Joined tensors have the join instead.
         apart = self.all[number].run in (Run.DENSE, Run.FULL)
         return np.where(self.joined[self.rank(number)], np.inf, cost) if apart else cost
 
     def _least(self, number: int, rows: Sequence[npt.NDArray[Any]], filler: float | np.int64) -> npt.NDArray[Any]:
-        """Return the least of all states that a pattern stands for, [tensors of its rank]."""
+        """Return the least over the members of a pattern, [tensors of its rank]."""
         own = [rows[state] for state in np.flatnonzero(self.members[number]).tolist()]
         return least(own) if own else np.full(len(self.joined[self.rank(number)]), filler)
 
@@ -232,12 +229,12 @@ class Patterns:
         return self.numbers[pattern]
 
     def _joined(self, pattern: Pattern) -> Pattern:
-        """Return the pattern that stands for one where tensors are joined."""
+        """Return the pattern for joined tensors."""
         there = np.any(self.joined[self.states.classes[pattern.cls].rank])
         return pattern.lying(Run.DENSE_OR_FULL) if there and pattern.run in (Run.DENSE, Run.FULL) else pattern
 
     def _closed(self) -> Bools:
-        """Return which states each pattern stands for, closed under tiles and other dimensions."""
+        """Return the members of each pattern, [patterns, states], closed under tiles and views."""
         waiting: dict[tuple[int, int], None] = {}
         for state in range(len(self.of)):
             number = int(self.of[state])
@@ -257,7 +254,7 @@ class Patterns:
         return members
 
     def _led_to(self, number: int, state: int) -> Iterator[tuple[int, int]]:
-        """Yield patterns and states of what a state that a pattern stands for leads to."""
+        """Yield the patterns and states of the tiles and views of a member."""
         rank = self.rank(number)
         tiles, actual = self._tiles(number), self._loops.tile[state]
         kinds, own_kinds = self._together(number, tiles, actual)
@@ -266,11 +263,11 @@ class Patterns:
         for (own, dim_map), numbers in self._pipelines.under.items():
             if own == rank and numbers[state] >= 0:
                 seen = self.all[number].under(dim_map, int(self.states.cls[numbers[state]]))
-                assert seen is not None, "what a state has, its pattern has"
+                assert seen is not None, "a view of a state has a pattern"
                 yield self._number(seen), int(numbers[state])
 
     def _together(self, number: int, tiles: Tiles, actual: Tiles) -> Ints:
-        """Return the kinds that tiles of a pattern and of a state have, [2, pairs]."""
+        """Return the kinds of tiles that a pattern and a state have for the same cuts, [2, pairs]."""
         rank = self.rank(number)
         unlike = self.all[number].run in (Run.DENSE, Run.FULL)
         key = id(tiles.kinds), id(actual.kinds), unlike
@@ -285,7 +282,7 @@ class Patterns:
         return self._pairs[key]
 
     def _tiles(self, number: int) -> Tiles:
-        """Return the patterns of the tiles of one."""
+        """Return the tiles of a pattern."""
         while len(self.tile) < len(self.all):
             check_budget()
             pattern = self.all[len(self.tile)]
@@ -296,7 +293,7 @@ class Patterns:
         return self.tile[number]
 
     def _cuttable(self, number: int) -> Bools:
-        """Return where some state has tiles that a pattern stands for, [cuts of its rank]."""
+        """Return whether some member has tiles for a cut, [cuts of its rank]."""
         kinds = [self._loops.tile[state].kinds for state in np.flatnonzero(self.members[number]).tolist()]
         key = frozenset(map(id, [self.tile[number].kinds, *kinds]))
         if key not in self._known_cuttable:
@@ -315,6 +312,6 @@ class Patterns:
                 if self.rank(number) == rank and np.any(seen >= 0):
                     cls = int(self.states.cls[seen[seen >= 0][0]])
                     pattern = self.all[number].under(dim_map, cls)
-                    assert pattern is not None, "what a state has, its pattern has"
+                    assert pattern is not None, "a view of a state has a pattern"
                     row[number] = self.numbers[pattern]
         return tables

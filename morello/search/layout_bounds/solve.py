@@ -1,8 +1,7 @@
-"""Lower bounds that know of layouts the innermost dimension, and whether values lie in one run, or in runs far apart.
+"""Lower bounds by layout, and the transition closures of operands.
 
-Those of `morello.search.bounds` forget layouts, so that to lay a tensor out anew seems to cost no more than to copy
-it. Here operands are told apart by their pattern, and memory limits are forgotten instead, but for what the others say
-of each copy that is met on the way.
+Bounds by class ignore layouts, so changing a layout seems to cost no more than a plain copy. Here operands have
+patterns, and limits of memory are ignored.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from morello.search.structs import Pointer, Structs
 from morello.search.tables.moves import is_moved
 from morello.search.tables.shapes import Key
 
-#: Values that are worked on at once.
+#: Values that are computed at once.
 _CHUNK = 1 << 17
 
 
 @attrs.frozen(eq=False)
 class TransitionClosure:
-    """Tells what an operand of a space can become by any number of moves, or by none, and their least costs.
+    """The patterns that any number of moves, or none, can give an operand of a space, and their least costs.
 
-    `place`, [patterns], says where a pattern is among those of the operand, -1: nowhere; `row`, [shapes], is that of a
-    shape's tensor. Entries `first[row * patterns of the operand + place]` up to the next one's are those of a pattern,
-    the cheapest first: `into`, the new pattern, and `cost`.
+    `place`, [patterns], is the index of a pattern among those of the operand, -1: none; `row`, [shapes], that of a
+    shape's tensor. The transitions of a pattern are the entries from `first[row * patterns of the operand + place]` up
+    to those of the next, the cheapest first: `into`, the new pattern, and `cost`.
     """
 
     place: Ints
@@ -44,7 +43,7 @@ class TransitionClosure:
 
 
 class LayoutBounds(Grids):
-    """Bounds of copies by pattern, and what operands of all other spaces can become by copies."""
+    """Bounds of copies by pattern, and the transition closures of the operands of all other spaces."""
 
     def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutSteps]]):
         super().__init__(bounds)
@@ -52,7 +51,7 @@ class LayoutBounds(Grids):
         model = self._pack(kinds, structs)
         for key, grid in self.by_key.items():
             self._fill(grid, self.index[key], model, structs)
-        #: Per space, what its operands can become; none where that is not known.
+        #: Per space, the closures of its operands. Spaces whose copies have no grid are left out.
         self.closures: dict[Key, list[TransitionClosure]] = {}
         for key in bounds.order:
             if key not in self.by_key and is_moved(key.op, bounds.target):
@@ -61,7 +60,7 @@ class LayoutBounds(Grids):
                     self.closures[key] = [self._closure(*operand, model, structs) for operand in enumerate(moves)]
 
     def _pack(self, kinds: Sequence[type[LayoutSteps]], structs: Structs) -> Pointer:
-        """Return the grids as C has them."""
+        """Return the grids, marshalled."""
         grids: list[dict[str, Any]] = []
         for key, grid in self.by_key.items():
             bounds = self.bounds.by_key[key]
@@ -91,7 +90,7 @@ class LayoutBounds(Grids):
         return structs.struct("GridModel", fields)
 
     def _fill(self, grid: Grid, number: int, model: Pointer, structs: Structs) -> None:
-        """Fill in the bounds of one space."""
+        """Compute the bounds of one space."""
         structs.lib.engine_start_layouts(model, number)
         ends = np.cumsum(np.diff(grid.first)[np.concatenate(grid.space.layers())])
         at = 0
@@ -104,7 +103,7 @@ class LayoutBounds(Grids):
             at = end
 
     def _closure(self, operand: int, moves: OperandMoves, model: Pointer, structs: Structs) -> TransitionClosure:
-        """Return what one operand of a space can become."""
+        """Return the transition closure of one operand of a space."""
         sets = moves.sets
         place = np.full(len(self.patterns), -1, dtype=np.int64)
         place[sets.numbers] = np.arange(len(sets.numbers))
@@ -118,7 +117,7 @@ class LayoutBounds(Grids):
     def _closure_of(
         self, shapes: Ints, moves: OperandMoves, model: Pointer, packed: Pointer, structs: Structs
     ) -> tuple[Ints, npt.NDArray[np.int32], Floats]:
-        """Return how much an operand of some shapes can become, [shapes * patterns of the operand], what, and costs."""
+        """Return the transitions of an operand for some shapes: counts, [shapes * patterns], patterns and costs."""
         sets = moves.sets
         numbers, count = np.array(sets.numbers), len(sets.numbers)
         cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))

@@ -1,4 +1,4 @@
-"""Hand the abstract problem to compiled search: patterns for states, no limits, and all moves of an operand at once."""
+"""Marshal the abstract problem: patterns for states, no limits, and transition closures in place of moves."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
 from morello.search.tables.tiles import Kinds
 
-#: Kernels on states that are worked on at once.
+#: Kernel rows that are expanded at once.
 _AT_ONCE = 1 << 12
 
 
 class Abstraction:
-    """The fields that a model has of its abstraction.
+    """The abstract model, as fields of the model of Specs.
 
-    In place of a space it has one for each operand, in which that operand is moved or stays, and one in which all have
-    been, where other steps are taken. Of spaces of which bounds by pattern know no more than bounds by class, and of
-    Moves, whose bounds are known beforehand, Specs are not looked into.
+    In place of each space it has one for each operand, with the transition closure of that operand, and a last one with
+    all other steps. Moves, whose bounds are computed beforehand, and spaces without closures are leaves.
     """
 
     def __init__(self, packing: Marshaller, bounds: Bounds, layouts: LayoutBounds):
@@ -42,7 +41,7 @@ class Abstraction:
         self._count = count
 
     def fields(self) -> dict[str, Any]:
-        """Return what is to be added to the fields of the model."""
+        """Return the fields to add to the model of Specs."""
         packing, patterns = self._packing, self._patterns
         cls = [pattern.cls for pattern in patterns.all]
         # Many patterns share the kinds of their tiles.
@@ -81,7 +80,7 @@ class Abstraction:
         }
 
     def _naming(self, of: Ints, join: Ints) -> dict[str, Any]:
-        """Return what says which pattern a state has."""
+        """Return the fields that map states to patterns."""
         joined = [self._patterns.joined[self._patterns.rank(number)] for number in range(len(self._patterns))]
         return {
             "pattern": of,
@@ -90,9 +89,9 @@ class Abstraction:
         }
 
     def _spaces(self, own: SpaceBounds) -> list[dict[str, Any]]:
-        """Return the spaces in place of one."""
+        """Return the abstract spaces in place of one."""
         key, packing = own.space.key, self._packing
-        # To look at each of the many operands of a graph takes longer than it helps.
+        # A graph has too many operands for bounds of one at a time to pay.
         alone = 0 if isinstance(key.op, Compose) else len(own.space.operands)
         shared = {**packing.shared(key, self._index), "alone": alone}
         plain = {**shared, "closed_operand": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
@@ -113,7 +112,7 @@ class Abstraction:
         return [*spaces, steps]
 
     def _none(self, space: Space) -> Any:
-        """Return that there are no moves of operands one by one."""
+        """Return the `move_first` of a space without moves."""
         classes = len(self._bounds.states.classes)
         return np.zeros(len(space.operands) * classes + 1)
 
@@ -129,11 +128,11 @@ class Abstraction:
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
-        """Return kernels by the patterns that stand for the states they take: the cheapest that there is."""
+        """Return the kernels by patterns of the states that they take, the cheapest of each."""
         costs = self._packing.kernel_costs(space.key)
         pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs.tables]
         every = np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs])
-        # Each row becomes many, most of them the same as others.
+        # Each row becomes many, most of them duplicates.
         parts = np.split(every, range(_AT_ONCE, len(every), _AT_ONCE))
         rows = _distinct(np.concatenate([self._standing(part) for part in parts]))
         first = np.flatnonzero(np.any(np.diff(rows[:, :-1], axis=0, prepend=-1) != 0, axis=1))
@@ -148,10 +147,7 @@ class Abstraction:
         }
 
     def _standing(self, rows: Ints) -> Ints:
-        """Return the distinct rows, sorted, that have patterns in place of states: all that stand for these.
-
-        The last column is no state.
-        """
+        """Return the distinct rows, sorted, with each pattern of a state in its place. The last column is no state."""
         state, pattern = np.nonzero(self._patterns.members.T)
         start = np.searchsorted(state, np.arange(len(self._patterns.of) + 1))
         for operand in range(rows.shape[1] - 1):
@@ -163,7 +159,7 @@ class Abstraction:
         return rows
 
     def _fresh(self, table: PipelineTable) -> dict[str, Any]:
-        """Return the patterns of new tensors, once where several steps make the same."""
+        """Return the patterns of new tensors, one step for all that make the same."""
         numbers = self._bounds.tables.of(PipelineTables).numbers
         distinct: dict[bytes, list[Ints]] = {}
         for rows in table.new_states:
@@ -193,7 +189,7 @@ def _distinct(rows: Ints) -> Ints:
     if prod(sizes) > np.iinfo(np.int64).max:
         rows = rows[np.lexsort(rows.T[::-1])]
         return rows[np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)]
-    # To sort one number a row takes a tenth of the time.
+    # Sorting one number per row takes a tenth of the time.
     codes = distinct_numbers(np.asarray(np.ravel_multi_index([*rows.T], sizes), dtype=np.int64))
     found: Ints = np.empty((len(codes), len(sizes)), dtype=np.int64)
     for column, size in reversed([*enumerate(sizes)]):

@@ -1,4 +1,4 @@
-"""The compiled search of one engine, as Python sees it: nodes, steps, and what it asks for on its way."""
+"""The compiled search of one engine: nodes, hyperedges, and the requests of a search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from morello.errors import MorelloError, PluginError
 from morello.search.arrays import Floats, Ints
 from morello.search.structs import Pointer, Structs
 
-#: In place of a chosen step: none; the program is known from earlier, and its steps are not known here.
+#: In place of a chosen step: none, and the program of an earlier search.
 NOT_CHOSEN, RECALLED = -1, -2
 #: Turns of search between two returns to Python: some 0.1 ms.
 QUOTA = 256
@@ -22,7 +22,7 @@ _UNKNOWN_PEAK = (1 << 64) - 1
 
 @attrs.frozen(eq=False)
 class Nodes:
-    """Some nodes, an array row each: `low` <= cost <= `high`; `limits` are words (`PackedLimits`)."""
+    """Some nodes, [n] each: `low` <= cost <= `high`; `limits` are words (`PackedLimits`)."""
 
     table: Ints
     shape: Ints
@@ -35,7 +35,7 @@ class Nodes:
 
 @attrs.frozen
 class Hyperedge:
-    """A step on a node: its own cost, the costs between which the best program is that begins so, and its parts."""
+    """A step on a node: its own cost, the bounds of its best program, its parts, and how many times each runs."""
 
     priority: int
     own: float
@@ -47,7 +47,7 @@ class Hyperedge:
 
 @attrs.frozen
 class Chosen:
-    """The chosen step of a solved node, its parts' nodes, and its program's peak as a word, None if not known."""
+    """The chosen step of a solved node, its program's peak as a word, None if unknown, and its parts."""
 
     priority: int
     peak: int | None
@@ -55,9 +55,10 @@ class Chosen:
 
 
 class Suspended(Exception):
-    """Search waits for what Python knows of a node.
+    """The search needs something of a node before it can go on.
 
-    That is its `steps`, earlier `answers` to its table, which of them to `assume`, or whether there is a `program`.
+    `what` is "steps" of generic rewrites, earlier "answers" to its table, an "assumption" where these differ or are
+    unverified, or an earlier "program".
     """
 
     def __init__(self, what: str, node: int):
@@ -66,13 +67,13 @@ class Suspended(Exception):
 
 
 class Core:
-    """A state of the compiled search. Nodes are numbered from 1 on; node 0 stands for none."""
+    """A state of the compiled search. Nodes are numbered from 1; node 0 means none."""
 
     def __init__(self, model: Pointer, structs: Structs):
         self._structs = structs
         self.ffi, self._lib = structs.ffi, structs.lib
         self.model = model
-        #: Whether every program is looked at.
+        #: Whether no bound excludes a program.
         self.exhaustive = bool(model.exhaustive)
         state = self._lib.engine_new(model)
         if not state:
@@ -94,14 +95,14 @@ class Core:
         return found - 1
 
     def node(self, table: int, shape: int, limits: int) -> int:
-        """Return the number of a node, a new one if need be; limits that make no difference count as full."""
+        """Return the number of a node, a new one if need be. Limits that do not matter count as full."""
         found = self._lib.engine_node(self._state, table, shape, limits)
         if not found:
             raise MemoryError
         return found
 
     def nodes(self, first: int = 0, count: int | None = None) -> Nodes:
-        """Return what is known of nodes, by default of all."""
+        """Return `count` nodes from `first` on, by default all."""
         count = len(self) - first if count is None else count
         table, shape = np.empty(count, dtype=np.uint32), np.empty(count, dtype=np.int32)
         limits, flags = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint8)
@@ -117,11 +118,11 @@ class Core:
         return Nodes(table.astype(np.int64), shape.astype(np.int64), limits, low, high, solved, recalled)
 
     def costs(self, node: int) -> tuple[float, float]:
-        """Return the costs between which that of a node is; both are infinite where nothing implements it."""
+        """Return the bounds of a node; both are infinite where it has no program."""
         return self._lib.engine_low(self._state, node), self._lib.engine_high(self._state, node)
 
     def states(self, table: int) -> tuple[int, tuple[int, ...]]:
-        """Return the space of a table, and the states of its operands, -1 behind them."""
+        """Return the space of a table, and the states of its operands, followed by -1."""
         space, states = self.ffi.new("int32_t *"), self.ffi.new("int32_t[]", self.model.width)
         self._lib.engine_states(self._state, table, space, states)
         return int(space[0]), tuple(states)
@@ -129,40 +130,37 @@ class Core:
     # Search.
 
     def start(self, node: int, budget: float, slack: float = 1.0) -> None:
-        """Begin to solve a node, or to show that it costs more than the budget.
-
-        A program will do that costs at most `slack` times what is proven that it must cost.
-        """
+        """Start to solve a node to within `slack` times its bound, or to prove that it costs more than the budget."""
         self._check(self._lib.engine_start(self._state, node, budget, slack))
 
     def solve(self) -> bool:
-        """Go on for some turns; return whether it is done. Raises Suspended."""
+        """Go on for some turns; return whether the search is finished. Raises Suspended."""
         return self._check(self._lib.engine_solve(self._state, QUOTA))
 
     def lookup(self, node: int, budget: float = float("inf")) -> bool:
-        """Have the abstract search prove that a node costs more than a budget, for some turns.
+        """Raise the bound of a node by the abstract search until it exceeds a budget, for some turns.
 
-        Return whether it is done. Its bound is learnt where it is above what was known.
+        Return whether that is done, or the bound can rise no further.
         """
         return self._check(self._lib.engine_lookup(self._state, node, budget, QUOTA))
 
     def release(self) -> None:
-        """Let go of what was begun; what was learnt stays."""
+        """Abandon the running search; bounds stay."""
         self._lib.engine_release(self._state)
 
     def start_choice(self, node: int, *, settle: bool) -> None:
-        """Begin to choose for a node and all below it.
+        """Start to choose for a node and all below it.
 
-        Which step comes first may depend on whether others are as cheap, which is found out if `settle` is on.
+        The first step of least cost may depend on nodes that are unsolved; they are solved if `settle` is on.
         """
         self._check(self._lib.engine_choice(self._state, node, settle))
 
     def choose(self) -> bool:
-        """Go on choosing for some turns; return whether it is done. Raises Suspended."""
+        """Go on choosing for some turns; return whether all is chosen. Raises Suspended."""
         return self._check(self._lib.engine_choose(self._state, QUOTA))
 
     def chosen(self, node: int) -> Chosen:
-        """Return what was chosen for a node."""
+        """Return the choice for a node."""
         info = self.ffi.new("ChoiceInfo *")
         self._lib.engine_chosen(self._state, node, info)
         parts = self.ffi.new("uint32_t[]", info.parts)
@@ -171,11 +169,11 @@ class Core:
         return Chosen(int(info.priority), None if info.peak == _UNKNOWN_PEAK else int(info.peak), tuple(parts))
 
     def best(self, node: int) -> int:
-        """Return the number of the best program found so far for a node, 0 if it is not known step by step."""
+        """Return the number of the best program found so far for a node, 0 if its steps are not known."""
         return int(self._lib.engine_best(self._state, node))
 
     def found(self, program: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the first step's priority of a program that was found, and the nodes and programs of its parts."""
+        """Return the priority of the first step of a program, and the node and program of each part."""
         info = self.ffi.new("ChoiceInfo *")
         self._lib.engine_found(self._state, program, info)
         nodes, programs = (self.ffi.new("uint32_t[]", max(1, info.parts)) for _ in range(2))
@@ -183,11 +181,11 @@ class Core:
         return int(info.priority), [(int(nodes[at]), int(programs[at])) for at in range(info.parts)]
 
     def forget_program(self, node: int) -> None:
-        """Let a node's program be looked for, though it is known from earlier."""
+        """Drop the recalled program of a node, so that it is searched for."""
         self._lib.engine_forget(self._state, node)
 
     def hyperedges(self, node: int, budget: float) -> list[Hyperedge]:
-        """Return all steps on a node that may lead to a program within a budget. Raises Suspended."""
+        """Return the hyperedges of a node within a budget. Raises Suspended."""
         count, info = self.ffi.new("uint32_t *"), self.ffi.new("StepInfo *")
         self._check(self._lib.engine_expand(self._state, node, budget, count))
         found: list[Hyperedge] = []
@@ -198,7 +196,7 @@ class Core:
             found.append(Hyperedge(int(info.priority), info.own, info.low, info.high, tuple(parts), tuple(times)))
         return found
 
-    # Answers.
+    # Requests.
 
     def add_step(
         self,
@@ -210,41 +208,41 @@ class Core:
         times: Sequence[float],
         live: Sequence[Sequence[int]],
     ) -> None:
-        """Add a step that only Python knows; `live`, [parts, levels], are the bytes held while each part runs."""
+        """Add a step of a generic rewrite; `live`, [parts, levels], are the bytes held while each part runs."""
         flat = [amount for row in live for amount in row]
         self._check(self._lib.engine_add_step(self._state, node, priority, cost, needs, len(parts), parts, times, flat))
 
     def steps_added(self, node: int) -> None:
-        """Say that all such steps on a node are there."""
+        """Declare that all steps of generic rewrites on a node are added."""
         self._lib.engine_steps_added(self._state, node)
 
     def set_answers(self, table: int, answers: dict[str, Any] | None) -> None:
-        """Give the answers to a table that are known from earlier: the fields of `Answers` in `_engine.h`."""
+        """Set the earlier answers to a table: the fields of `Answers` in `_engine.h`."""
         known = self._structs.struct("Answers", answers or {})
         self._check(self._lib.engine_answers(self._state, table, known))
 
     def assume(self, node: int, low: float, high: float) -> None:
-        """Take it for known from earlier between which costs that of a node is."""
+        """Set the bounds of a node from an earlier search."""
         self._lib.engine_assume(self._state, node, low, high)
 
     def tighten(self, node: int, cost: int) -> None:
-        """Take it for known that a node has a program of this cost, whose steps are not known here."""
+        """Lower the upper bound of a node to the cost of a program whose steps are not among the nodes."""
         self._check(self._lib.engine_tighten(self._state, node, cost))
 
     def set_program(self, node: int, peak: int | None) -> None:
-        """Say what peak the program has that is known from earlier for a node, None: there is no such program."""
+        """Set the peak of the recalled program of a node, None: it has no such program."""
         self._check(self._lib.engine_set_program(self._state, node, peak is not None, peak or 0))
 
     def _check(self, status: int) -> bool:
-        """Return whether it is done, given what the compiled search returned. Raises what went wrong."""
+        """Return whether the search is finished, given its status. Raises Suspended and errors."""
         lib = self._lib
         if status in (lib.FINISHED, lib.PAUSED):
             return status == lib.FINISHED
         waiting = int(self.progress.waiting)
-        asks = {lib.NEEDS_STEPS: "steps", lib.NEEDS_ANSWERS: "answers"}
-        asks |= {lib.NEEDS_PROGRAM: "program", lib.NEEDS_ASSUMPTION: "assumption"}
-        if status in asks:
-            raise Suspended(asks[status], waiting)
+        needs = {lib.NEEDS_STEPS: "steps", lib.NEEDS_ANSWERS: "answers"}
+        needs |= {lib.NEEDS_PROGRAM: "program", lib.NEEDS_ASSUMPTION: "assumption"}
+        if status in needs:
+            raise Suspended(needs[status], waiting)
         if status == lib.NO_MEMORY:
             raise MemoryError
         if status == lib.TOO_LARGE:

@@ -1,4 +1,4 @@
-"""The way from Specs to nodes of an engine, and back."""
+"""Map Specs to nodes of an engine, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from morello.search.tables.step_tables import ranked_states
 
 
 class Directory:
-    """Finds the nodes of Specs and the Specs of nodes."""
+    """Maps Specs to nodes and nodes to Specs."""
 
     def __init__(self, bounds: Bounds, core: Core, packed_limits: PackedLimits):
         self._bounds, self._core, self._packed_limits = bounds, core, packed_limits
@@ -26,7 +26,7 @@ class Directory:
         self._spaces = [own.space for own in bounds.by_key.values()]
 
     def covers(self, logical: LogicalSpec) -> bool:
-        """Return True if a Spec is among those that can be met below the seeds."""
+        """Return whether a Spec is among those below the seeds."""
         bounds = self._bounds.by_key.get(key_of(logical))
         if bounds is None or bounds.space.number([int(size) for size in logical.shape]) < 0:
             return False
@@ -35,14 +35,14 @@ class Directory:
         return classes_of(logical, self._states) in bounds.tuples
 
     def table_of(self, logical: LogicalSpec) -> int:
-        """Return the table of a Spec that is covered."""
+        """Return the subproblem table of a covered Spec."""
         key = key_of(logical)
         states = [self._states.numbers[one] for one in ranked_states(logical)]
         number = self._bounds.by_key[key].tuples[classes_of(logical, self._states)]
         return self._core.table(self._index[key], number, states)
 
     def nodes_of(self, specs: Sequence[Spec]) -> list[int]:
-        """Return the node of each Spec; all of them are covered."""
+        """Return the node of each Spec. All are covered."""
         codes = self._bounds.limit_codes
         found: list[int] = []
         for spec in specs:
@@ -53,7 +53,7 @@ class Directory:
         return found
 
     def logical(self, node: int) -> LogicalSpec:
-        """Return the Spec that a node stands for, without its limits."""
+        """Return the Spec of a node, without its limits."""
         one = self._core.nodes(node, 1)
         labels = self.labels(int(one.table[0]))
         sizes = self._bounds.by_key[key_of(labels)].space.sizes[:, one.shape[0]]
@@ -64,7 +64,7 @@ class Directory:
         return self._spaces[self._core.states(table)[0]]
 
     def labels(self, table: int) -> LogicalSpec:
-        """Return a Spec of a table; its sizes say nothing."""
+        """Return a Spec of a table, with sizes of 1."""
         number, states = self._core.states(table)
         space = self._spaces[number]
         labels = tuple(self._states.states[state][1] for state in states[: len(space.operands)])
@@ -72,12 +72,12 @@ class Directory:
 
 
 def least(bounds: Bounds, logical: LogicalSpec) -> float:
-    """Return what a covered Spec costs at least, with all memory that bounds know of; infinity: it has no program."""
+    """Return the bound by class of a covered Spec with all memory, infinity: it has no program."""
     own = bounds.by_key[key_of(logical)]
     shape = own.space.number([int(size) for size in logical.shape])
     return float(own.values[shape, own.full[own.tuples[classes_of(logical, bounds.states)]]])
 
 
 def classes_of(logical: LogicalSpec, states: States) -> Classes:
-    """Return the state classes of the operands, whose states are all known."""
+    """Return the state classes of the operands of a covered Spec."""
     return tuple(int(states.cls[states.numbers[one]]) for one in ranked_states(logical))

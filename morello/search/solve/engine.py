@@ -1,4 +1,4 @@
-"""The tables, bounds and nodes of some goals, made ready for search."""
+"""Assemble the tables, bounds and nodes of some goals for a search."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from morello.search.tables.step_tables import Priority, SearchTables
 
 
 class Engine:
-    """Tables, bounds and nodes below some Specs, whose sizes and operand states are known when it is made.
+    """Tables, bounds and nodes of all Specs below the seeds.
 
-    Limits above the `ceilings` are not known to it; with less memory, bounds are tighter. Without `prune` every program
-    is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of what is made next, and
-    `bounded` of the bounds by class. The tables of an engine with the same seeds may be used again.
+    No limit is above the `ceilings`; lower ones make tighter bounds. Without `prune` no bound excludes a program. With
+    `recalls`, `core` requests answers of earlier searches. `begin` is called with each phase, `bounded` with the bounds
+    by class. `tables` are those of an engine with the same seeds.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Engine:
         self.search_tables = tables or SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
         self.generic = GenericRewrites(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
-        # Nothing bounds what unknown rewrites lead to.
+        # The steps of generic rewrites have no bounds.
         trivial = not prune or bool(self.generic)
         begin(Phase.BOUNDS)
         self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=trivial)
         bounded(self.bounds)
-        #: The bounds by layout, once there are any, and whether there may be.
+        #: The bounds by layout, once computed, and whether they can be.
         self.layouts: LayoutBounds | None = None
         self.refines = not trivial
         self.packed_limits = PackedLimits(self.bounds.limit_codes)
@@ -72,7 +72,7 @@ class Engine:
         self._start(self.marshaller.model(generic=bool(self.generic), exhaustive=trivial, recalls=recalls))
 
     def refined(self) -> Engine | None:
-        """Return the same engine with bounds by layout, which has met no node; None if time or memory are up before."""
+        """Return an engine without nodes and with bounds by layout, None if time or memory run out."""
         self.refines = False
         try:
             self._begin(Phase.LAYOUTS)
@@ -86,7 +86,7 @@ class Engine:
         return finer
 
     def _start(self, model: Pointer) -> None:
-        """Begin to search, given the whole as C has it."""
+        """Start with a model, without nodes."""
         self.core = Core(model, self.marshaller)
         self.directory = Directory(self.bounds, self.core, self.packed_limits)
 
@@ -103,12 +103,12 @@ class Engine:
 def relaxed(
     goals: Sequence[tuple[Key, Classes]], tables: SearchTables, ceilings: Limits, *, trivial: bool = False
 ) -> Bounds:
-    """Return the bounds by class of all that steps lead to from some goals."""
+    """Return the bounds by class of all Specs below some goals."""
     return Bounds(goals, tables, [kind.bounds for kind in KINDS], trivial=trivial, ceilings=ceilings)
 
 
 def relevant_limits(tables: SearchTables, *, everything: bool) -> Bools:
-    """Return whose limits moves and kernels of an operand depend on, [levels of the operand, levels]."""
+    """Return the limits that moves and kernels of an operand depend on, [levels of the operand, levels]."""
     levels = tables.target.levels
     names = [level.name for level in levels]
     relevant = np.full((len(levels), len(levels)), everything)

@@ -1,4 +1,4 @@
-"""Give out what an engine has solved, table by table, in plain numbers."""
+"""Extract the solved nodes of an engine, table by table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from morello.search.solve.solver import Solver
 
 @attrs.frozen
 class Solved:
-    """Nodes of one table, an array row each: sizes, limits in bytes, cost, and for programs their peaks and steps.
+    """Solved nodes of one table, a row each: sizes, limits in bytes, costs, peaks in bytes, and chosen steps.
 
-    `costs` are -1 where nothing implements the Spec. `step` indexes `steps`, -1 where there is none. `labels` is some
-    Spec of the table.
+    `costs` are -1 where the Spec has no program. `step` indexes `steps`, -1: none. `labels` is a Spec of the table.
     """
 
     labels: LogicalSpec
@@ -32,7 +31,7 @@ class Solved:
 
 
 def solved(solver: Solver, known: Nodes, nodes: Ints) -> tuple[Ints, Iterator[Solved]]:
-    """Return those of some solved nodes [N] whose programs are known to the end, and the answers to them."""
+    """Return the solved nodes, [n], whose programs are chosen completely, and their answers by table."""
     priced = nodes[known.low[nodes] < np.inf].tolist()
     solver.choose(priced, settle=False)
     chosen = {node: found for node in priced if (found := solver.core.chosen(node)).peak is not None}
@@ -41,7 +40,7 @@ def solved(solver: Solver, known: Nodes, nodes: Ints) -> tuple[Ints, Iterator[So
 
 
 def _by_table(known: Nodes, nodes: Ints) -> Iterator[Ints]:
-    """Yield nodes, those of one table at a time."""
+    """Yield nodes, [n], one table at a time."""
     tables = known.table[nodes]
     order = np.argsort(tables, kind="stable")
     ends = np.flatnonzero(np.diff(tables[order], prepend=-1, append=-1)).tolist()
@@ -53,7 +52,7 @@ def _of_table(solver: Solver, known: Nodes, chosen: dict[int, Chosen], nodes: In
     engine, table = solver.engine, int(known.table[nodes[0]])
     space = engine.directory.space_of(table)
     found = [chosen.get(node) for node in nodes.tolist()]
-    # Any node of the table will do to tell which step has a priority.
+    # The step of a priority is the same for all nodes of a table.
     example = {one.priority: node for node, one in zip(nodes.tolist(), found, strict=True) if one}
     number = {priority: index for index, priority in enumerate(sorted(example))}
     peaks = np.array([one.peak or 0 if one else 0 for one in found], dtype=np.uint64)

@@ -1,6 +1,6 @@
-"""Rewrites that search has no tables for: they are taken Spec by Spec.
+"""Rewrites without tables, which are applied Spec by Spec.
 
-Such a rewrite may do anything, so there is no bound on what it leads to; search is right, but slow.
+Such a rewrite may lead to any Spec, so search has no bounds: it is right, but slow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from morello.search.tables.step_tables import Priority
 
 
 class Uncovered(Exception):
-    """A rewrite led to a Spec of a size, state or operation that the engine was not made for."""
+    """A generic rewrite led to a Spec that the engine does not cover."""
 
     def __init__(self, logical: LogicalSpec):
         super().__init__(str(logical))
@@ -30,7 +30,7 @@ class Uncovered(Exception):
 
 
 class GenericRewrites:
-    """Steps of the rewrites that are taken Spec by Spec; false if there are none."""
+    """The generic rewrites of a target; false if it has none."""
 
     def __init__(self, target: Target):
         self.target = target
@@ -41,7 +41,7 @@ class GenericRewrites:
         return bool(self.rewrites)
 
     def steps(self, logical: LogicalSpec) -> list[tuple[int, Rewrite, Expansion]]:
-        """Return every such step that applies to a Spec, with its packed priority and what it makes."""
+        """Return every such step that applies to a Spec, with its packed priority and its expansion."""
         if logical not in self._made:
             self._made[logical] = [*self._steps(logical)]
         return self._made[logical]
@@ -57,7 +57,7 @@ class GenericRewrites:
                     yield Priority(order, index).pack(), step, step.expansion(logical, self.target)
 
     def expand(self, directory: Directory, core: Core, packed_limits: PackedLimits, node: int) -> None:
-        """Give search all such steps on a node. Raises Uncovered."""
+        """Add all such steps on a node to the search. Raises Uncovered."""
         (limits,) = packed_limits.unpack(core.nodes(node, 1).limits).tolist()
         for priority, _, made in self.steps(directory.logical(node)):
             below = [_lowered(packed_limits, limits, part.live) for part in made.parts]
@@ -78,7 +78,7 @@ class GenericRewrites:
 
 
 def _lowered(packed_limits: PackedLimits, codes: Sequence[int], live: Sequence[Num]) -> tuple[int, ...] | None:
-    """Return the limits in bytes that are left while so many bytes are held, None if they do not fit."""
+    """Return the limits in bytes that are left while `live` bytes are held, None if they do not fit."""
     left: list[int] = []
     for level, (code, used) in enumerate(zip(codes, live, strict=True)):
         rest = code if not used else int(packed_limits.codes.lower(level, code, int(used)))

@@ -1,4 +1,4 @@
-"""Hand the tables and bounds of search to its compiled part, as `_engine.h` says."""
+"""Marshal the tables and bounds of search into the model of `_engine.h`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from morello.search.tables.shapes import Key, Space
 
 
 class PackedLimits:
-    """Limits packed into one word: per level a lane for its code, and above each lane a bit that stays 0."""
+    """Limits packed into one word: a field per level for its code, and above each field a guard bit that stays 0."""
 
     def __init__(self, codes: LimitCodes):
         self.codes = codes
@@ -50,15 +50,15 @@ class PackedLimits:
     def unpack(self, words: Any) -> Ints:
         """Return the codes, [n, levels], of words, [n]."""
         words = np.asarray(words, dtype=np.uint64)
-        packed_limits = [words >> np.uint64(s) & np.uint64(m) for s, m in zip(self.shifts, self.masks, strict=True)]
-        return np.stack(packed_limits, axis=-1).astype(np.int64)
+        fields = [words >> np.uint64(s) & np.uint64(m) for s, m in zip(self.shifts, self.masks, strict=True)]
+        return np.stack(fields, axis=-1).astype(np.int64)
 
     def mask(self, levels: Sequence[bool]) -> int:
-        """Return a word whose packed_limits are ones for these levels."""
+        """Return a word whose fields are ones for these levels."""
         return self.pack(mask if there else 0 for mask, there in zip(self.masks, levels, strict=True))
 
     def least(self, needs: Sequence[int]) -> int | None:
-        """Return the least limits that have so many bytes per level, None if there are none."""
+        """Return the least limits with these bytes per level as a word, None if no limits suffice."""
         codes = [int(np.searchsorted(values, need)) for values, need in zip(self.values, needs, strict=True)]
         fits = all(code < count for code, count in zip(codes, self.counts, strict=True))
         return self.pack(codes) if fits else None
@@ -71,9 +71,9 @@ class PackedLimits:
 
 @attrs.frozen
 class KernelCosts:
-    """The costs of kernels on one space: per table the number of the cost of each of its tuples of states, [n].
+    """The costs of kernels on one space: per table the index of the cost of each of its state tuples, [n].
 
-    `fields` are those of `Space` that tell of costs.
+    `fields` are the fields of `Space` that hold these costs.
     """
 
     tables: list[tuple[KernelTable, Ints]]
@@ -83,7 +83,7 @@ class KernelCosts:
 class Marshaller(Structs):
     """The tables and bounds of one search, as arrays and structs of C.
 
-    `relevant` says whose limits matter to an operand, [levels of the operand, levels].
+    `relevant`, [levels of the operand, levels], marks the limits that matter to an operand.
     """
 
     def __init__(self, bounds: Bounds, packed_limits: PackedLimits, relevant: Bools):
@@ -97,7 +97,11 @@ class Marshaller(Structs):
         self._pipeline_classes = {key: self._pipelines_of(own) for key, own in bounds.by_key.items()}
 
     def model(self, *, generic: bool, exhaustive: bool, recalls: bool) -> Any:
-        """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked."""
+        """Return the model of Specs.
+
+        `generic`: there are generic rewrites; `exhaustive`: no bound excludes a program; `recalls`: Python may have
+        answers of earlier searches.
+        """
         states, packed_limits, loops = self._states, self._packed_limits, self._bounds.tables.of(LoopTables)
         words = np.array([packed_limits.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
         fields = {
@@ -120,13 +124,13 @@ class Marshaller(Structs):
         return self.struct("Model", fields)
 
     def refined(self, model: Pointer, layouts: LayoutBounds, abstraction: Mapping[str, Any]) -> Pointer:
-        """Return a model with bounds by layout, and the fields that tell of the abstract problem."""
+        """Return a copy of a model with bounds by layout and an abstract model (`Abstraction.fields`)."""
         spaces = [model.space[number] for number in self._index.values()]
         space = self.copied("Space", spaces, [self.grid(layouts, key) for key in self._index])
         return self.copied("Model", [model[0]], [{**abstraction, "space": space}])
 
     def common(self) -> dict[str, Any]:
-        """Return the fields of a model that do not depend on whether operands are in states or have patterns."""
+        """Return the fields that the model of Specs and the abstract model share."""
         packed_limits = self._packed_limits
         return {
             "classes": len(self._states.classes),
@@ -151,10 +155,7 @@ class Marshaller(Structs):
         }
 
     def shared(self, key: Key, index: Mapping[Key, int]) -> dict[str, Any]:
-        """Return the fields of a space that do not depend on whether operands are in states or have patterns.
-
-        `index` says which number a space has.
-        """
+        """Return the fields of a space that both models share, given the numbers of spaces."""
         groups = [
             {**group, "part": [{**part, "space": index[below]} for below, part in parts]}
             for group, parts in self._loops[key]
@@ -176,7 +177,7 @@ class Marshaller(Structs):
         return self.fields("Space", fields)
 
     def grid(self, layouts: LayoutBounds, key: Key) -> dict[str, Any]:
-        """Return the bounds by pattern of a space, if it has any."""
+        """Return the bounds by pattern of a space, no fields without them."""
         grid = layouts.by_key.get(key)
         if grid is None:
             return {}
@@ -212,7 +213,7 @@ class Marshaller(Structs):
         }
 
     def kernel_costs(self, key: Key) -> KernelCosts:
-        """Return all costs of kernels on a space."""
+        """Return the costs of kernels on a space."""
         if key not in self._kernel_costs:
             tables = self._bounds.tables.of(KernelTables).by_key[key]
             sets = {table.shapes.tobytes(): table.shapes for table in tables}
@@ -238,7 +239,7 @@ class Marshaller(Structs):
         return self._kernel_costs[key]
 
     def _groups(self, own: SpaceBounds) -> Iterable[tuple[dict[str, Any], list[tuple[Key, dict[str, Any]]]]]:
-        """Yield loops with the same kinds of parts that suit the same levels, entry by entry, and these parts."""
+        """Yield groups of loops with equal kinds of parts and levels, and the space and fields of each part."""
         kinds: dict[tuple[tuple[tuple[Key, tuple[int, ...]], ...], tuple[bool, ...]], list[LoopTable]] = {}
         for step in self._bounds.tables.of(LoopTables).by_key[own.space.key]:
             kind = tuple((part.space.key, part.args) for part in step.parts)
@@ -321,8 +322,7 @@ class Marshaller(Structs):
     ) -> dict[str, Any]:
         """Return the pipelines of a space.
 
-        `fresh` returns the fields of a table that tell of new tensors, and `under` what states of a rank become under
-        other dimensions.
+        `fresh` returns the fields of a table for new tensors, `under` the states of a rank under other dimensions.
         """
         rows, order, classes = self._pipeline_classes[own.space.key]
         found = [np.zeros(0, dtype=self.dtype("PipelineClass"))]
@@ -342,7 +342,7 @@ class Marshaller(Structs):
         }
 
     def _pipelines_of(self, own: SpaceBounds) -> tuple[Ints, Ints, list[tuple[PipelineTable, npt.NDArray[Any]]]]:
-        """Return the class tuples that pipelines are for, their order, and the fields of each class tuple by table."""
+        """Return the class tuples that pipelines apply to, their order, and the structs of each table."""
         pipelines = self._bounds.of(PipelineBounds).on(own)
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *(pipeline.rows for pipeline in pipelines)])
         order = np.argsort(rows, kind="stable")

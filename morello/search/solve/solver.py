@@ -1,4 +1,4 @@
-"""Solving nodes of one engine, and choosing their programs: what Python does meanwhile."""
+"""Run the search of one engine: solve nodes, choose their programs, and serve the requests of the search."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from morello.search.budget import RunningBudget
 from morello.search.solve.core import Hyperedge, Suspended
 from morello.search.solve.engine import Engine
 
-#: Costs are kept as doubles, which hold integers exactly up to here.
+#: Doubles hold integers exactly up to here.
 EXACT = 2.0**53
-#: Where search may end before the proof: how many times its bound a program may cost, at first, then, and so on.
+#: Slacks of an approach that may end before the proof, one after another: cost of a program over its bound.
 _SLACKS = (8.0, 1.5, 1.25, 1.125, 1.0625, 1.03125, 1.015625, 1.0078125, 1.0)
-#: Seconds between two calls of `often`: to tell of each few turns takes a tenth of search.
+#: Seconds between two calls of `often`: after each few turns they would take a tenth of the time.
 _OFTEN = 0.005
-#: Turns that may be spent on what the steps of one node that were not chosen cost.
+#: Turns that `ranking` may spend on the steps of one node that were not chosen.
 _RANKING_TURNS = 20_000
 
 
 class Answers(Protocol):
-    """Knows answers from earlier."""
+    """Provides answers of earlier searches."""
 
     def answer(self, engine: Engine, request: Suspended) -> None:
-        """Give the engine what it asks for."""
+        """Serve a request of the search."""
         ...
 
 
 class RefinementDue(Exception):
-    """The proof is not soon had: search should know layouts, too."""
+    """The proof takes long: search should go on with bounds by layout."""
 
 
 class _Enough(Exception):
-    """The effort that a search may take has been made."""
+    """The budget of a search is used up."""
 
 
 @attrs.frozen
 class Ranked:
-    """A step and what the best program that begins with it costs: at least that unless `exact`."""
+    """A step and the cost of the best program that begins with it, a lower bound unless `exact`."""
 
     priority: int
     cost: float
@@ -51,8 +51,8 @@ class Ranked:
 class Solver:
     """Solves nodes of one engine.
 
-    While goals are solved, some milliseconds apart, `often` is called, and `save`, which may let go of what was begun.
-    `often` is also called when they are. RefinementDue is raised after `refine_after`
+    While goals are solved, `often` is called every few milliseconds and at the end, and `save`, which may abandon the
+    running search. RefinementDue is raised after `refine_after`
     expansions.
     """
 
@@ -70,7 +70,7 @@ class Solver:
         self._answers = answers
         self._often, self._save = often or _do_nothing, save or _do_nothing
         self._refine_after = refine_after
-        self._told = 0.0
+        self._last = 0.0
 
     def solve(self, goals: Sequence[int]) -> None:
         """Solve these nodes. Raises MorelloError for costs past 2^53, Uncovered, and RefinementDue."""
@@ -106,32 +106,32 @@ class Solver:
 
     @property
     def expansions(self) -> int:
-        """Return how many Specs were taken apart, abstract ones among them."""
+        """Return the number of expansions, those of abstract nodes included."""
         return int(self.core.progress.expansions + self.core.progress.abstract_expansions)
 
     def choose(self, nodes: Sequence[int], *, settle: bool = True) -> None:
-        """Choose for solved nodes and for all nodes of the programs below them (`Core.start_choice`)."""
+        """Choose for solved nodes and all nodes below (`Core.start_choice`)."""
         for node in nodes:
             self.core.start_choice(node, settle=settle)
             while not self._going_on(self.core.choose):
                 pass
 
     def choose_own(self, node: int) -> None:
-        """Choose for a node whose program is known from earlier as for any other."""
+        """Choose for a node with a recalled program as for any other."""
         self.core.forget_program(node)
         self.choose([node])
 
     def ranking(self, node: int, chosen: int, count: int) -> list[Ranked]:
         """Return the chosen step of a solved node and the `count` best others, cheapest first.
 
-        Costs that are not exact are lower bounds, of steps that are not among the best or have no program at all.
+        Costs that are not exact are lower bounds.
         """
         cost, _ = self.core.costs(node)
         budget, turns = cost, _RANKING_TURNS
         while True:
             best = self._others(node, chosen, budget)[:count]
             if len(best) < count and budget < float("inf"):
-                # So little is within this budget that all may be.
+                # A larger budget may have more steps.
                 budget = float("inf") if budget > 64 * cost else 2 * budget + 1
                 continue
             unsettled = next((edge for edge in best if edge.low < edge.high), None)
@@ -141,14 +141,14 @@ class Solver:
         return [Ranked(chosen, cost, True), *(Ranked(edge.priority, edge.low, edge.low >= edge.high) for edge in best)]
 
     def goal_costs(self) -> tuple[int, int | None]:
-        """Return the costs between which that of the first goal must be."""
+        """Return the bounds of the first goal, None for infinity."""
         if not self.goals:
             return 0, None
         low, high = (int(one) if one < float("inf") else None for one in self.core.costs(self.goals[0]))
         return low or 0, high
 
     def _others(self, node: int, chosen: int, budget: float) -> list[Hyperedge]:
-        """Return steps on a node within a budget, but the chosen one, cheapest first."""
+        """Return the steps on a node within a budget except the chosen one, cheapest first."""
         while True:
             try:
                 edges = self.core.hyperedges(node, budget)
@@ -162,7 +162,7 @@ class Solver:
         return [*found.values()]
 
     def _settle(self, edge: Hyperedge, turns: int) -> int:
-        """Solve the part of a step of which the least is known, for some turns. Return how many it took."""
+        """Solve the unsolved part of a step that adds the most, for some turns. Return the turns taken."""
         before = self.core.progress.visits
         costs = [self.core.costs(part) for part in edge.parts]
         parts = zip(edge.parts, costs, edge.times, strict=True)
@@ -179,7 +179,7 @@ class Solver:
             self._check_bounds()
             self.core.start(node, float("inf"), slack)
             while not self._going_on(self.core.solve):
-                # To save takes search off its way, which would let time decide what it finds first.
+                # Saving abandons the running search: time would decide which program is found first.
                 if proves:
                     self._save(self)
                 if enough():
@@ -187,7 +187,7 @@ class Solver:
                 self._check_bounds()
 
     def _check_bounds(self) -> None:
-        """Raise RefinementDue if finer bounds should be made."""
+        """Raise RefinementDue if bounds by layout are due."""
         if self.engine.refines and self.expansions >= self._refine_after:
             raise RefinementDue
 
@@ -196,22 +196,22 @@ class Solver:
         return low >= high or high <= slack * low
 
     def _going_on(self, work: Callable[[], bool]) -> bool:
-        """Go on with some work; return whether it is done."""
+        """Go on with some work; return whether it is finished."""
         try:
             done = work()
         except Suspended as request:
             self._answer(request)
             return False
-        if not done and time.monotonic() - self._told >= _OFTEN:
+        if not done and time.monotonic() - self._last >= _OFTEN:
             self._often(self)
-            self._told = time.monotonic()
+            self._last = time.monotonic()
         return done
 
     def _answer(self, request: Suspended) -> None:
         if request.what == "steps":
             self.engine.generic.expand(self.engine.directory, self.core, self.engine.packed_limits, request.node)
         else:
-            assert self._answers, "only an engine that recalls asks"
+            assert self._answers, "only an engine that recalls has such requests"
             self._answers.answer(self.engine, request)
 
     def _check_costs(self, goals: Sequence[int]) -> None:
