@@ -59,7 +59,7 @@ def loaded() -> tuple[Any, Any]:
 
 
 def installed() -> Path | None:
-    """Return the library built with the package, or None if there is none or its sources differ."""
+    """Return the library built with the package, None if it is missing or its sources differ."""
     found = importlib.util.find_spec(_INSTALLED)
     path = Path(found.origin) if found and found.origin else None
     # A library of other sources may lack functions, so its digest is read from the file, not from its code.

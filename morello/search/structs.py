@@ -54,7 +54,7 @@ class Structs:
         return self._dtype(self.ffi.typeof(kind))
 
     def address(self, kind: str, values: object) -> int:
-        """Return the address of what a pointer to `kind` is given as."""
+        """Return the address of the values of a pointer to `kind`."""
         return int(self.ffi.cast("intptr_t", self._pointer(self.ffi.typeof(kind), values)))
 
     def _dtype(self, ctype: CType) -> np.dtype[Any]:

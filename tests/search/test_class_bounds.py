@@ -17,17 +17,17 @@ from morello.search.bounds.pipelines import PipelineBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.solve.engine import Engine
 
-#: Of many class tuples, each of so many is looked at.
+#: Only every EVERY-th of many class tuples is checked.
 EVERY = 5
 
 
 def columns_of(bounds: Bounds, own: SpaceBounds, number: int) -> tuple[Ints, Ints]:
     """Return the columns of a class tuple, [n], and their limits as codes, [n, levels]."""
     columns, limits = [own.full[number : number + 1]], [bounds.limit_codes.full[None]]
-    for level, ladder in enumerate(own.per_level[number, :-1].tolist()):
-        if ladder >= 0:
+    for level, first in enumerate(own.per_level[number, :-1].tolist()):
+        if first >= 0:
             steps = bounds.step_codes[level]
-            columns.append(ladder + np.arange(len(steps)))
+            columns.append(first + np.arange(len(steps)))
             limits.append(np.tile(bounds.limit_codes.full, (len(steps), 1)))
             limits[-1][:, level] = steps
     return np.concatenate(columns), np.concatenate(limits)
@@ -36,13 +36,13 @@ def columns_of(bounds: Bounds, own: SpaceBounds, number: int) -> tuple[Ints, Int
 def under(bounds: Bounds, own: SpaceBounds, tuple_: int, shape: int, limits: Ints, held: Mapping[int, int]) -> Floats:
     """Return the bounds of a class tuple and a shape under limits, [n], while bytes of levels are held."""
     found = np.full(len(limits), own.values[shape, own.full[tuple_]])
-    for level, ladder in enumerate(own.per_level[tuple_, :-1].tolist()):
+    for level, first in enumerate(own.per_level[tuple_, :-1].tolist()):
         left = limits[:, level]
         if level in held:
             left = bounds.limit_codes.lower(level, left, held[level])
             found[left < 0] = np.inf
-        if ladder >= 0:
-            found = np.maximum(found, own.values[shape, ladder + bounds.limit_steps[level, np.maximum(left, 0)]])
+        if first >= 0:
+            found = np.maximum(found, own.values[shape, first + bounds.limit_steps[level, np.maximum(left, 0)]])
     return found
 
 

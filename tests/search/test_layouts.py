@@ -1,4 +1,4 @@
-"""Bounds that know layouts: they are below every cost, and close to it where tensors are laid out anew."""
+"""Bounds by layout: they are below every cost, and close to it where layouts change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GOALS = [
 
 
 def made(name: str, text: str) -> tuple[Engine, Spec]:
-    """An engine that knows layouts and has solved nothing, and the Spec that it is for."""
+    """Return an engine with bounds by layout, without nodes, and its Spec."""
     target = installed().target(name)
     spec = parse_spec(text, target)
     engine = Engine([spec.logical], target).refined()
@@ -49,11 +49,11 @@ def made(name: str, text: str) -> tuple[Engine, Spec]:
 
 
 def bound(engine: Engine, table: int, shape: int) -> float:
-    """Return what an engine that has solved nothing proves of a cell with all memory, by its abstraction."""
-    cell = engine.core.node(table, shape, engine.packed_limits.full)
-    while not engine.core.lookup(cell):
+    """Return the bound that the abstract search proves of a node with all memory."""
+    node = engine.core.node(table, shape, engine.packed_limits.full)
+    while not engine.core.lookup(node):
         pass
-    return engine.core.costs(cell)[0]
+    return engine.core.costs(node)[0]
 
 
 @pytest.mark.slow
@@ -61,17 +61,17 @@ def bound(engine: Engine, table: int, shape: int) -> float:
 def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
     engine, spec = made(name, text)
     Solver(engine).solve(engine.directory.nodes_of([spec]))
-    # Search leaves most of what it meets open: solve more, as far as that is soon done.
-    for cell in range(1, min(200, len(engine.core))):
-        engine.core.start(cell, np.inf)
+    # Search leaves most nodes unsolved: solve more, as far as that is quick.
+    for node in range(1, min(200, len(engine.core))):
+        engine.core.start(node, np.inf)
         any(engine.core.solve() for _ in range(20))
     known, (fresh, _) = engine.core.nodes(), made(name, text)
     priced = np.flatnonzero(known.solved & (known.high < np.inf))[1:].tolist()
     assert len(priced) > 20
-    for cell in priced:
-        logical = engine.directory.logical(cell)
-        low = bound(fresh, fresh.directory.table_of(logical), int(known.shape[cell]))
-        assert low <= known.high[cell], str(logical)
+    for node in priced:
+        logical = engine.directory.logical(node)
+        low = bound(fresh, fresh.directory.table_of(logical), int(known.shape[node]))
+        assert low <= known.high[node], str(logical)
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
         # A transpose of registers costs three times what copying them does.
         ("Move(32×32, (f32, L1, row_major), (f32, L1, col_major), serial)", 0.5),
         ("Matmul(1×6×8×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)", 0.9),
-        # Memory is read in columns, or laid out anew first.
+        # Memory is read in columns, or its layout is changed first.
         ("Matmul(1×1×64×16, (bf16, GL), (bf16, GL, col_major), (f32, GL), serial)", 0.9),
         # Rows lie a page apart.
         ("Matmul(1×1×16×2048, (bf16, GL), (bf16, GL, row_major), (f32, GL), serial)", 0.9),
         ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.78),
     ],
 )
-def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
+def test_changes_of_layout_do_not_seem_free(text: str, share: float) -> None:
     engine, spec = made("x86_avx2", text)
     (goal,) = engine.directory.nodes_of([spec])
     bounds = engine.bounds.by_key[key_of(spec.logical)]
@@ -101,7 +101,7 @@ def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
     assert share * engine.core.costs(goal)[1] <= low <= engine.core.costs(goal)[1]
 
 
-def test_one_operand_alone_soon_tells_what_all_come_to() -> None:
+def test_one_operand_at_a_time_gives_the_bound_of_all() -> None:
     """With all layouts at once the same bound took 63,683 abstract Specs."""
     engine, spec = made("x86_avx2", "Matmul(1×24×512×48, (f32, GL), (f32, GL), (f32, GL), serial)")
     (goal,) = engine.directory.nodes_of([spec])
@@ -113,11 +113,11 @@ def test_one_operand_alone_soon_tells_what_all_come_to() -> None:
 
 
 TEXT = "Matmul(1×6×40×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"
-#: A Spec of which there is a program, but no proof that it is cheap, after so many Specs without bounds by layout.
+#: A Spec with a program, but without a proof, after this many expansions without bounds by layout.
 LATE = "Matmul(1×7×9×13, (f32, GL), (f32, GL, col_major), (f32, GL), serial)", 13_600
 
 
-def knows_layouts(search: SearchSession) -> bool:
+def has_layout_bounds(search: SearchSession) -> bool:
     assert search._solver
     return search._solver.engine.layouts is not None
 
@@ -127,14 +127,14 @@ def test_bounds_by_layout_are_made_only_where_the_proof_is_late(refine_after: in
     spec = parse_spec(TEXT, avx2)
     expected, search = SearchSession(avx2).synthesize(spec), SearchSession(avx2, refine_after=refine_after)
     assert search.synthesize(spec) == expected
-    assert knows_layouts(search) == (refine_after < 10**9)
+    assert has_layout_bounds(search) == (refine_after < 10**9)
 
 
-def test_effort_counts_what_was_taken_apart_without_layouts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expansions_without_layouts_count(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     search = SearchSession(avx2, refine_after=300)
     assert search.improve(parse_spec(TEXT, avx2), RunningBudget(expansions=1000)) is None
-    assert knows_layouts(search)
+    assert has_layout_bounds(search)
     assert 1000 <= search.expansions < 1050
 
 
@@ -145,37 +145,37 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
     monkeypatch: pytest.MonkeyPatch,
     smaller_spaces: Callable[[SearchSession], list[Target]],
 ) -> None:
-    told: list[Progress] = []
+    events: list[Progress] = []
 
     def stop(*_: object) -> None:
         raise kind("up", "")
 
     spec = parse_spec(TEXT, avx2)
     expected = SearchSession(avx2).synthesize(spec)
-    search = SearchSession(avx2, refine_after=300, progress=told.append)
+    search = SearchSession(avx2, refine_after=300, progress=events.append)
     looked = smaller_spaces(search)
     monkeypatch.setattr("morello.search.layout_bounds.patterns.check_budget", stop)
     found = search.search_within(spec, SearchBudget(gap=0.0, expansions=10**6))
     assert (found.impl, found.low) == (expected, found.cost)
-    assert not knows_layouts(search)
-    assert [one.phase for one in told].count(Phase.LAYOUTS) == 1 + len(looked)
+    assert not has_layout_bounds(search)
+    assert [one.phase for one in events].count(Phase.LAYOUTS) == 1 + len(looked)
 
 
-def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_has_bounds_while_layout_bounds_are_made(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
-    told: list[Progress] = []
-    search = SearchSession(avx2, refine_after=LATE[1], progress=told.append)
+    events: list[Progress] = []
+    search = SearchSession(avx2, refine_after=LATE[1], progress=events.append)
     search.search_within(parse_spec(LATE[0], avx2), SearchBudget(gap=0.001))
-    (place,) = [place for place, one in enumerate(told) if one.phase == Phase.LAYOUTS]
-    before, there, after = told[place - 1 : place + 2]
+    (place,) = [place for place, one in enumerate(events) if one.phase == Phase.LAYOUTS]
+    before, there, after = events[place - 1 : place + 2]
     assert before.high is not None
     assert (before.low, before.high) == (there.low, there.high)
     assert after.high is not None
     assert there.low <= after.low <= after.high <= before.high
 
 
-def test_what_is_known_survives_an_interrupt_while_they_are_made(
+def test_bounds_survive_an_interrupt_while_layout_bounds_are_made(
     avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)

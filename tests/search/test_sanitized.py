@@ -18,7 +18,7 @@ from morello.search import library
 from morello.search.budget import SearchBudget
 from morello.search.library import sources
 
-#: Specs with all kinds of steps, each searched with this budget; of some there is no program.
+#: Specs with all kinds of steps, each searched with this budget; some have no program.
 SEARCHES = [
     ("x86_avx2", "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])"),
     ("x86_avx2", "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])"),
@@ -62,7 +62,7 @@ def search_all(database: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_sanitizers_have_nothing_to_say(tmp_path: Path) -> None:
+def test_the_sanitizers_report_nothing(tmp_path: Path) -> None:
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs gcc")
@@ -72,7 +72,7 @@ def test_the_sanitizers_have_nothing_to_say(tmp_path: Path) -> None:
     units = [str(path) for path in sources() if path.suffix == ".c"]
     built = tmp_path / "engine.so"
     subprocess.run([compiler, *FLAGS, "-o", str(built), *units, "-lm"], check=True)
-    # What Python itself never frees is not looked for.
+    # Python itself leaks.
     environment = {**os.environ, "LD_PRELOAD": runtime.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
     command = [sys.executable, __file__, str(built), str(tmp_path / "specs.db")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

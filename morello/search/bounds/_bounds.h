@@ -18,7 +18,7 @@ typedef struct {
 /* A part of steps, on each of their class tuples and for each of their entries. */
 typedef struct {
     int32_t space;
-    int32_t holding;          /* levels of which memory is held while it runs */
+    int32_t holding;          /* levels whose memory is held while it runs */
     const int32_t *level;     /* [holding] */
     const int64_t *held;      /* [holding, entries]: bytes */
     const int32_t *tuple;     /* [tuples] */

@@ -55,7 +55,7 @@ class StepBounds(ABC):
 
     @abstractmethod
     def may_take(self, key: Key, classes: Ints) -> Ints:
-        """Return the levels of which steps from class tuples, or further steps of this kind, may take memory.
+        """Return the levels where steps from class tuples, or further steps of this kind, may take memory.
 
         [n], a bit per level.
         """
@@ -193,7 +193,7 @@ class Relaxed:
     def _tracked(self, bounds: SpaceBounds) -> Ints:
         """Return the levels whose limits are tracked, [tuples], a bit per level.
 
-        Those are levels of which some operand has taken memory, and of which steps can take more, unless the target
+        Those are levels where some operand has taken memory, and steps can take more, unless the target
         excludes them (`MemoryLevel.tracked`). All memory of other levels counts as free, which only lowers the bound.
         """
         passed = np.array([self._passed(level) for level in range(len(self.target.levels))], dtype=np.int64)

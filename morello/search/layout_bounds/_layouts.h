@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     int32_t grid;             /* -1: it has no bounds by pattern */
-    const int32_t *arg;       /* [2]: the operands of which its operands are tiles */
+    const int32_t *arg;       /* [2]: the operands that are tiled */
     const int32_t *shape;     /* [shapes] */
     const double *times;      /* [shapes] */
     const int32_t *const *cut;     /* [2][shapes], -1: the whole */

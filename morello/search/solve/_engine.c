@@ -191,11 +191,11 @@ int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, 
     if (status) {
         return status;
     }
-    const size_t lanes = (size_t)parts * (size_t)state->model->levels;
+    const size_t amounts = (size_t)parts * (size_t)state->model->levels;
     Extra extra = {.priority = priority, .own = cost, .needs = needs, .parts = (uint32_t)parts};
     extra.next = state->nodes[node].extra;
     extra.part = malloc(((size_t)parts + 1) * sizeof *extra.part);
-    extra.live = malloc((lanes + 1) * sizeof *extra.live);
+    extra.live = malloc((amounts + 1) * sizeof *extra.live);
     if (!extra.part || !extra.live) {
         free(extra.part);
         free(extra.live);
@@ -204,7 +204,7 @@ int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, 
     for (int at = 0; at < parts; ++at) {
         extra.part[at] = (Part){.times = times[at], .node = part[at]};
     }
-    memcpy(extra.live, live, lanes * sizeof *live);
+    memcpy(extra.live, live, amounts * sizeof *live);
     *PUSH(state, extras) = extra;
     state->nodes[node].extra = state->extras_count - 1;
     return FINISHED;

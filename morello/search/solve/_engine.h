@@ -8,7 +8,7 @@
 typedef struct {
     int32_t space;            /* of the part */
     int32_t operands;
-    const int32_t *args;      /* [operands]: operands of the whole of which these are tiles */
+    const int32_t *args;      /* [operands]: the operands of the whole that are tiled */
     const int32_t *tuples;    /* [class tuples of the whole]: that of the part */
     const int32_t *shape;     /* [entries] */
     const double *times;      /* [entries] */
@@ -157,7 +157,7 @@ typedef struct {
     int32_t rank;
     const int64_t *low;       /* [count, rank + levels] */
     const int64_t *high;
-    const int8_t *kind;       /* [count]: 0: the cost; 1: a lower bound; 2: there is no program */
+    const int8_t *kind;       /* [count]: 0: the cost; 1: a lower bound; 2: no program */
     const int8_t *foreign;    /* [count]: 1: unverified */
     const int64_t *numerator; /* [count]: cost per point of the iteration space */
     const int64_t *denominator;

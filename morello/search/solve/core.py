@@ -252,4 +252,4 @@ class Core:
                 "a rewrite leads from a Spec back to that Spec, so that search has no end",
                 "each step should make sizes smaller, take memory, or replace the operation",
             )
-        raise AssertionError(f"no step on node {waiting} costs what it was found to cost")
+        raise AssertionError(f"no step on node {waiting} has its proven cost")
