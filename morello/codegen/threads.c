@@ -1,0 +1,296 @@
+#ifndef _OPENMP
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/types.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+#include <time.h>
+#endif
+
+/* Runs body(data, 0) to body(data, count - 1); returns when all have returned. */
+typedef void morello_runner(void (*body)(void *, int), void *data, int count);
+
+/* The caller's own way to do so; NULL for that of this file. */
+static morello_runner *morello_run;
+
+/* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
+typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
+
+#ifndef _OPENMP
+#ifndef MORELLO_KEEPS_SHARES
+#define MORELLO_KEEPS_SHARES 0
+#endif
+
+enum { MORELLO_IDLE, MORELLO_ASKED, MORELLO_BUSY, MORELLO_DISMISSED };
+
+typedef struct {
+    morello_tiles *body;
+    const void *loop;
+    ptrdiff_t thread, from, to;
+    int state, apart;
+    pid_t id;
+    pthread_t handle;
+} morello_member;
+
+/* Declared here, as <unistd.h> has many other names. */
+pid_t getpid(void);
+#ifdef __linux__
+long syscall(long number, ...);
+#endif
+
+/* The threads of this program beside those that call it. One loop has them at a time; what it alone looks at changes
+   plainly. */
+static struct {
+    int taken, asleep;
+    pid_t process;
+    ptrdiff_t size;
+    /* Of the last loop that found someone asleep: how long it would take one thread, and when it ended. */
+    int64_t took, ended;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    morello_member member[1024];
+} morello_team;
+
+static int morello_is_idle(const morello_member *member) {
+    return __atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_IDLE;
+}
+
+/* Returns whether the member went from one state to another. */
+static int morello_turns(morello_member *member, int from, int to) {
+    return __atomic_compare_exchange_n(&member->state, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* Returns the CPU that the calling thread is on, or -1 if that is not known. */
+static int morello_cpu(void) {
+#ifdef SYS_getcpu
+    unsigned cpu;
+    if (syscall(SYS_getcpu, &cpu, NULL, NULL) == 0) {
+        return (int)cpu;
+    }
+#endif
+    return -1;
+}
+
+/* Forbids a member this CPU if it has others, or allows it again what was forbidden. Does nothing before the member has
+   begun to run, nor where CPUs cannot be chosen. */
+static void morello_allow(morello_member *member, int cpu, int allowed) {
+#ifdef SYS_sched_setaffinity
+    enum { BITS = 8 * sizeof(unsigned long) };
+    unsigned long mask[8192 / BITS] = {0};
+    const pid_t id = __atomic_load_n(&member->id, __ATOMIC_SEQ_CST);
+    if (id == 0 || cpu < 0 || cpu >= 8192 || member->apart != allowed
+        || syscall(SYS_sched_getaffinity, id, sizeof mask, mask) < 0) {
+        return;
+    }
+    const unsigned long bit = 1UL << cpu % BITS;
+    if ((mask[cpu / BITS] & bit) == (allowed ? 0 : bit)) {
+        mask[cpu / BITS] ^= bit;
+        member->apart = syscall(SYS_sched_setaffinity, id, sizeof mask, mask) == 0 ? !allowed : allowed;
+    }
+#else
+    (void)member, (void)cpu, (void)allowed;
+#endif
+}
+
+/* Moves a member from the caller's CPU, if it is there and may run on another. */
+static void morello_part(morello_member *member) {
+    const int cpu = morello_cpu();
+    morello_allow(member, cpu, 0);
+    morello_allow(member, cpu, 1);
+}
+
+/* Waits until a member is idle, or no more: awake for a while, then asleep until there is news, of others too. */
+static void morello_await(morello_member *member, int idle) {
+    for (;;) {
+        for (int looks = 0; looks < 200000; ++looks) {
+            if (morello_is_idle(member) == idle) {
+                return;
+            }
+        }
+        if (idle) {
+            morello_part(member);
+        }
+        pthread_mutex_lock(&morello_team.lock);
+        __atomic_add_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
+        if (morello_is_idle(member) != idle) {
+            pthread_cond_wait(&morello_team.news, &morello_team.lock);
+        }
+        __atomic_sub_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&morello_team.lock);
+    }
+}
+
+/* Wakes who sleeps: the caller, or members whom a caller asked. Those wake on other CPUs than the caller's, as some
+   schedulers leave both on one. Who goes to sleep says so before a last look: either the sleeper is seen here, or it
+   sees what changed before. The lock is free once those who looked are asleep. */
+static void morello_tell(ptrdiff_t asked) {
+    if (!__atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST)) {
+        return;
+    }
+    const int cpu = asked ? morello_cpu() : -1;
+    for (ptrdiff_t t = 0; t < asked; ++t) {
+        morello_allow(&morello_team.member[t], cpu, 0);
+    }
+    pthread_mutex_lock(&morello_team.lock);
+    pthread_mutex_unlock(&morello_team.lock);
+    pthread_cond_broadcast(&morello_team.news);
+    for (ptrdiff_t t = 0; t < asked; ++t) {
+        morello_allow(&morello_team.member[t], cpu, 1);
+    }
+}
+
+static int64_t morello_nanoseconds(void) {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Returns when a loop starts that finds someone asleep, else 0. */
+static int64_t morello_start(void) {
+    return __atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST) ? morello_nanoseconds() : 0;
+}
+
+/* Returns whether to let sleepers sleep: there is little to do, and calls do not come one upon another. */
+static int morello_lets_sleep(int64_t start, ptrdiff_t wanted) {
+    return start && morello_team.size >= wanted && morello_team.took < 100000
+        && start - morello_team.ended > 100000;
+}
+
+/* Notes how long all tiles take one thread, by `done` of them that the caller has run since. What disturbed one loop
+   is so forgotten with the next, whether that one is divided or not. */
+static void morello_note(int64_t since, ptrdiff_t done, ptrdiff_t tiles) {
+    if (since) {
+        morello_team.took = (int64_t)((double)(morello_nanoseconds() - since) * (double)tiles / (double)done);
+    }
+}
+
+static void *morello_work(void *given) {
+    morello_member *const member = given;
+#ifdef SYS_gettid
+    __atomic_store_n(&member->id, (pid_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+#endif
+    for (;;) {
+        morello_await(member, 0);
+        if (morello_turns(member, MORELLO_ASKED, MORELLO_BUSY)) {
+            member->body(member->loop, member->thread, member->from, member->to);
+            __atomic_store_n(&member->state, MORELLO_IDLE, __ATOMIC_SEQ_CST);
+            morello_tell(0);
+        } else if (__atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_DISMISSED) {
+            return NULL;
+        }
+    }
+}
+
+/* Takes the team, unless another loop has it. Returns whether it did. */
+static int morello_take_team(void) {
+    if (__atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    if (morello_team.process != getpid()) {
+        /* The first loop; or that of a forked process, which has none of its parent's threads. */
+        morello_team.process = getpid();
+        morello_team.size = morello_team.asleep = 0;
+        pthread_mutex_init(&morello_team.lock, NULL);
+        pthread_cond_init(&morello_team.news, NULL);
+    }
+    return 1;
+}
+
+/* Starts the threads that are missing. Returns how many are to help. */
+static ptrdiff_t morello_helpers(ptrdiff_t wanted) {
+    while (morello_team.size < wanted) {
+        morello_member *const member = &morello_team.member[morello_team.size];
+        member->state = MORELLO_IDLE;
+        member->id = member->apart = 0;
+        if (pthread_create(&member->handle, NULL, morello_work, member) != 0) {
+            break;
+        }
+        ++morello_team.size;
+    }
+    return morello_team.size < wanted ? morello_team.size : wanted;
+}
+
+/* Ends the threads before their code is unloaded. */
+__attribute__((destructor)) static void morello_dismiss(void) {
+    if (morello_team.process != getpid() || __atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
+        __atomic_store_n(&morello_team.member[t].state, MORELLO_DISMISSED, __ATOMIC_SEQ_CST);
+    }
+    morello_tell(0);
+    for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
+        pthread_join(morello_team.member[t].handle, NULL);
+    }
+}
+#endif
+
+typedef struct {
+    morello_tiles *body;
+    const void *loop;
+    ptrdiff_t tiles, shares;
+} morello_shares;
+
+static void morello_share(void *data, int number) {
+    const morello_shares *const all = data;
+    all->body(all->loop, number, all->tiles * number / all->shares, all->tiles * (number + 1) / all->shares);
+}
+
+/* Runs `body` on `tiles` tiles. Shares for which there is no thread to be had are run by the caller. */
+static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {
+    const ptrdiff_t most = tiles < 1024 ? tiles : 1024;
+    const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
+    if (shares == 1) {
+        body(loop, 0, 0, tiles);
+        return;
+    }
+    morello_runner *const run = __atomic_load_n(&morello_run, __ATOMIC_ACQUIRE);
+    if (run) {
+        morello_shares all = {body, loop, tiles, shares};
+        run(morello_share, &all, (int)shares);
+        return;
+    }
+#ifdef _OPENMP
+    #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
+    for (ptrdiff_t t = 0; t < shares; ++t) {
+        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
+    }
+#else
+    const int taken = morello_take_team();
+    const int64_t start = taken ? morello_start() : 0;
+    const int alone = morello_lets_sleep(start, shares - 1);
+    const ptrdiff_t helpers = taken && !alone ? morello_helpers(shares - 1) : 0;
+    for (ptrdiff_t t = 0; t < helpers; ++t) {
+        morello_member *const member = &morello_team.member[t];
+        member->body = body, member->loop = loop, member->thread = t + 1;
+        member->from = tiles * (t + 1) / shares, member->to = tiles * (t + 2) / shares;
+        __atomic_store_n(&member->state, MORELLO_ASKED, __ATOMIC_SEQ_CST);
+    }
+    if (helpers) {
+        morello_tell(helpers);
+    }
+    const int64_t since = start ? morello_nanoseconds() : 0;
+    body(loop, 0, 0, tiles / shares);
+    for (ptrdiff_t t = helpers + 1; t < shares; ++t) {
+        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
+    }
+    morello_note(since, tiles - tiles * (helpers + 1) / shares + tiles / shares, tiles);
+    for (ptrdiff_t t = 0; t < helpers; ++t) {
+        morello_member *const member = &morello_team.member[t];
+        /* Who has not begun by now may take long to wake. */
+        if (!MORELLO_KEEPS_SHARES && morello_turns(member, MORELLO_ASKED, MORELLO_IDLE)) {
+            morello_part(member);
+            body(loop, member->thread, member->from, member->to);
+        } else {
+            morello_await(member, 1);
+        }
+    }
+    if (taken) {
+        if (start) {
+            morello_team.ended = morello_nanoseconds();
+        }
+        __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
+    }
+#endif
+}
