@@ -1,4 +1,4 @@
-"""Tunes Specs, and tells what that gained, beside the numbers of [Hong2025].
+"""Tunes Specs, and compares the gains with the numbers of [Hong2025].
 
     python benchmarks/tune.py [--only NAME]... [--target NAME]... [--proposer NAME] [--samples N] [--seeds N]
                               [--reuse | --ablations] [--search-effort N] [--start MAPPER] [--traces DIR] [--json]
@@ -85,7 +85,7 @@ ABLATED = {"product 12544×64×256": PRODUCT.format(12544, 64, 256), "conv 4×14
 def start_of(name: str, target: str, effort: int, mapper: str | None = None) -> Goal:
     """Return the goal of a Spec with the schedule of what search finds for it, taking apart so many Specs.
 
-    With a mapper, it completes the first of its proposals that comes to a program. Raises MorelloError if none does.
+    With a mapper, it completes the first of its proposals that has a program. Raises MorelloError if none does.
     """
     goal = goal_of(name, target)
     starts: Iterable[Schedule] = ((),)
@@ -112,7 +112,7 @@ class Setting:
     traces: Path | None
 
     def row(self, name: str, spec: str, seed: int = 0, **more: Any) -> dict[str, Any]:
-        """Tune a Spec within the samples, and return what is told of it; of a run that was finished, what was told."""
+        """Tune a Spec within the samples, and return its row; a finished run is read from its trace."""
         options = attrs.evolve(BeamOptions(samples=self.samples, seed=seed), **more.pop("sizes", {}))
         asked = {"spec": spec, "options": attrs.asdict(options), "proposer": more.pop("proposer", self.proposer)}
         asked |= {"effort": self.effort, "start": self.start}
@@ -144,7 +144,7 @@ class Setting:
 
 
 def row_of(name: str, done: TuningResult) -> dict[str, Any]:
-    """Return what is told of a Spec that was tuned."""
+    """Return the row of a tuned Spec."""
     return {
         "name": name,
         "target": done.goal.target.name,

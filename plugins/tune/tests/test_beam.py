@@ -134,7 +134,7 @@ def test_beams_hold_what_beat_its_parent_and_no_more(
         assert [one.relative for one in state.beam] == sorted((one.relative for one in state.beam), reverse=True)
         seen.append(state)
 
-    state, session = run(options, tell=check)
+    state, session = run(options, on_sample=check)
     assert len(state.samples) <= options.most_samples
     assert len(seen) == len(state.samples)
     entered = {one.measured.built.key for one in state.samples if one.verdict == "accepted" and one.measured}

@@ -157,7 +157,7 @@ def test_progress_fits_into_a_narrow_line() -> None:
         lines.append(display.describe())
         options = BeamOptions(plans=1, implementations=1, iterations=2)
         start = goal.apply("move 0 to GL as col_major").synthesize(db=False, progress=False)
-        Tuner(goal=start, proposer=OFFLINE, options=options, tell=display).run()
+        Tuner(goal=start, proposer=OFFLINE, options=options, on_sample=display).run()
     assert len(lines) >= 3
     assert max(map(len, lines)) <= 58
     assert "samples" in lines[-1]

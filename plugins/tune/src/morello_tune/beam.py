@@ -18,7 +18,7 @@ from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
 from morello_tune.interface import Candidate, MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
 from morello_tune.trace import Trace
 
-#: Programs that are built together: time that is up is noticed after so many.
+#: Programs built together; the deadline is checked after each batch.
 _TOGETHER = 12
 
 
@@ -111,14 +111,14 @@ class BeamState:
 
 @attrs.define
 class BeamSearch:
-    """Looks for faster programs. `tell` hears of every sample."""
+    """Finds faster programs. `on_sample` is called after every sample."""
 
     evaluator: Evaluates
     session: ProposerSession
     menu: Sequence[MenuItem]
     options: BeamOptions
     trace: Trace = attrs.field(factory=Trace)
-    tell: Callable[[BeamState], None] = lambda state: None
+    on_sample: Callable[[BeamState], None] = lambda state: None
     started: float = attrs.field(factory=time.monotonic)
     #: When to end, of `time.monotonic`.
     deadline: float = attrs.field(default=attrs.Factory(lambda self: self.started + self.options.time, takes_self=True))
@@ -195,7 +195,7 @@ class BeamSearch:
                 # What was there first comes first of equals.
                 state.beam = sorted([*state.beam, sample.measured], key=lambda one: -one.relative)[: self.options.beam]
             self._write(sample, len(state.samples))
-            self.tell(state)
+            self.on_sample(state)
             outcomes.append(_outcome(sample))
         return outcomes
 

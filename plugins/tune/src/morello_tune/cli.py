@@ -62,21 +62,21 @@ class TuneDisplay(Display):
     def __init__(self, name: str):
         super().__init__()
         self._name = name
-        self._told: tuple[BeamState, Evaluator] | None = None
+        self._shown: tuple[BeamState, Evaluator] | None = None
 
     def __call__(self, state: BeamState, evaluator: Evaluator) -> None:
-        self._told = state, evaluator
+        self._shown = state, evaluator
 
     def describe(self) -> str:
         return line("tuning", self._name, self.seconds, self._facts())
 
     def _facts(self) -> list[str]:
-        if self._told is None:
+        if self._shown is None:
             return []
-        state, evaluator = self._told
+        state, evaluator = self._shown
         kept = sum(one.verdict == "accepted" for one in state.samples)
-        told = [rate(state.best, evaluator.goal, evaluator.judged_by), f"{short(len(state.samples))} samples"]
-        return [*told, f"{short(kept)} kept", *_lost(state)]
+        rows = [rate(state.best, evaluator.goal, evaluator.judged_by), f"{short(len(state.samples))} samples"]
+        return [*rows, f"{short(kept)} kept", *_lost(state)]
 
     def interrupted(self, error: KeyboardInterrupt) -> str:
         return f"interrupted the tuning of {self._name}, before anything was measured"
@@ -176,7 +176,7 @@ def command(
     It begins with the program that `morello run` finds, or the one that FILE schedules. A proposer plans edits by the
     menu of the target; search completes them, they are built, verified and timed against the program they come from.
     Those that are faster by more than noise are improved on in turn. The fastest is kept in the database as measured:
-    `morello run` and `morello compile` use it on such a machine, unless told --no-measured. Ctrl-C keeps the best.
+    `morello run` and `morello compile` use it on such a machine, without --no-measured. Ctrl-C keeps the best.
     """
     options = BeamOptions(samples=budget[0], seconds=budget[1], **sizes)
     if len(goals) > 1 and (output or trace) and not listed:
@@ -186,10 +186,10 @@ def command(
     if output:
         for path in (output, str(Path(output).with_suffix(".c"))):
             check_writable(path, file)
-    told: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for number, goal in enumerate(goals):
         if listed:
-            told += _list(goal.target.name, as_json)
+            rows += _list(goal.target.name, as_json)
             continue
         tuner = Tuner(
             goal=goal,
@@ -208,12 +208,12 @@ def command(
             write_file(output, done.spec_file.encode())
             write_file(str(Path(output).with_suffix(".c")), done.kernel.source.encode())
         if as_json:
-            told.append(as_dict(done))
+            rows.append(as_dict(done))
         else:
             click.echo("\n" * bool(number), nl=False)
             _print(done, db)
     if as_json:
-        print_json(told)
+        print_json(rows)
 
 
 def _opened(path: str | None) -> SpecStore | None:
@@ -226,7 +226,7 @@ def _opened(path: str | None) -> SpecStore | None:
 
 def _tuned(tuner: Tuner) -> TuningResult:
     with named_after(tuner.goal), TuneDisplay(tuner.goal.name) as display:
-        tuner.tell = display
+        tuner.on_sample = display
         return tuner.run()
 
 

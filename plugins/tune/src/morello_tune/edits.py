@@ -1,4 +1,4 @@
-"""Edits of schedules: a step is put in, taken out or changed, and of what was below it all stays that still applies."""
+"""Edits of schedules: a step is inserted, removed or replaced; the steps below it stay if they still apply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from morello_tune.interface import Candidate
 
 #: Child numbers from the root of a program.
 Path: TypeAlias = tuple[int, ...]
-#: Makes what is below the node of an edit's last step.
+#: Builds the subtree below the last step of an edit.
 Regrow: TypeAlias = Callable[[Impl], Impl]
 
 
@@ -42,7 +42,7 @@ class StepSite:
 
     @property
     def below(self) -> StepSite | None:
-        """Return its main child, None where there is none."""
+        """Return its main child, None for a leaf."""
         index = main_child(self.node)
         child = None if index is None else self.node.children[index]
         return StepSite((*self.path, index or 0), child, self.main) if isinstance(child, Node) else None
@@ -66,7 +66,7 @@ def main_child(node: Node) -> int | None:
 
 
 def distinct_edits(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
-    """Yield the schedules that edits come to, each once; those that do not apply or change nothing are left out."""
+    """Yield the schedules of edits, each once. Edits that do not apply or change nothing are skipped."""
     seen = {candidate.schedule}
     for edit in edits:
         try:
@@ -118,7 +118,7 @@ def exchange_steps(candidate: Candidate, site: StepSite) -> Schedule:
 
 
 def expand_leaf(candidate: Candidate, site: StepSite) -> Schedule:
-    """Return the schedule without the step at a site and all below it, which search finds anew."""
+    """Return the schedule without the step at a site and the steps below it; search completes it."""
     return _edited(candidate, site.path, (), lambda leaf: leaf)
 
 

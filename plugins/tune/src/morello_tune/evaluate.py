@@ -153,7 +153,7 @@ class Evaluator:
         return known
 
     def cost(self, schedule: Schedule) -> int | None:
-        """Return what the program of a schedule costs under the model, None where there is none."""
+        """Return the cost of a schedule's program under the model, None without a program."""
         try:
             return int(cost_and_peak(self.complete(schedule)).cost)
         except MorelloError:
@@ -241,7 +241,7 @@ class Evaluator:
     def measure(
         self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
     ) -> tuple[MeasuredProgram, Paired]:
-        """Return a program measured against its parent, unless it is `known` what that comes to.
+        """Return a program measured against its parent, or with `known` times.
 
         Raises TimeoutError where no time is left for that.
         """
@@ -315,7 +315,7 @@ class Evaluator:
         return MeasuredProgram(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
 
     def _percent(self, built: BuiltProgram, value: float) -> float | None:
-        """Return the part of the peak that a program comes to, None where none is known.
+        """Return a program's share of the peak in percent, None if the peak is unknown.
 
         The peak is timed right after the program, as the speed that a core runs at changes, and a few times more where
         it was slower than the program: then the core was, or something else had it.

@@ -1,4 +1,4 @@
-"""The parts of `morello tune` that plugins add: items of its menu, what a target says of itself, and proposers."""
+"""The data that plugins of `morello tune` use: menu items, descriptions of targets, and proposers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Feedback:
     """The facts of a program that was measured.
 
     `value` is its time in seconds per call, or what the target's first `Metric` says, and `spread` the relative half of
-    the interval that its median is in. `percent` is the part of the peak it comes to, None where that is not known.
+    the interval that its median is in. `percent` is its share of the peak, None if the peak is unknown.
     `holds` are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
     """
 
@@ -66,7 +66,7 @@ class MenuItem:
 
     `edits(candidate)` gives the candidate's schedule with the item applied, once for each choice of its parameters,
     whole or with parts left out: search completes these. `morello_tune.edits` helps with that. What it gives has to
-    apply, and the same candidate gets the same edits. `applies` tells quickly if there may be any. `example` is shown
+    apply, and the same candidate gets the same edits. `applies` is a fast check if there are any. `example` is shown
     to language models whose plan has one of the words `triggers`, by default the name.
     """
 
@@ -81,7 +81,7 @@ class MenuItem:
 
 @attrs.frozen(kw_only=True)
 class TuningInfo:
-    """The words that a target has for language models: what it is, and rules that schedules for it obey."""
+    """The description of a target for language models, and rules for its schedules."""
 
     description: str = ""
     rules: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class PlanRequest:
 class Proposal:
     """An edit: the item of the menu, the plan in words, and the schedule that comes of it.
 
-    Where an answer is none, `schedule` is None, and `refused` says why. `text` is what was answered.
+    If an answer has no valid schedule, `schedule` is None and `refused` is the reason. `text` is what was answered.
     """
 
     item: str
@@ -136,7 +136,7 @@ class TuningTask:
     """A Spec that is tuned, as a session of a proposer is given it.
 
     `read` turns an answer's text into a schedule that applies to a candidate's Spec, or raises MorelloError with the
-    message a person gets. `cost` completes a schedule and tells what it costs under the model, None where it comes to
+    message a person gets. `cost` completes a schedule and returns its cost under the model, None if it has
     no program. `gains` are what items were worth before, as a mean of logarithms. `options` are the user's, by name.
     `deadline` is when tuning ends, of `time.monotonic`: proposals that come later are for nothing.
     """
@@ -178,11 +178,11 @@ class ProposerSession(ABC):
         """Return proposals for each request, at most as many as it asks for; all that are none ends the search."""
 
     def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
-        """Hear what became of the proposals of an iteration."""
+        """Use the outcomes of the proposals of an iteration."""
         return
 
     def facts(self) -> Mapping[str, Any]:
-        """Return what there is to tell at the end, such as what was spent."""
+        """Return figures for the summary, such as tokens used."""
         return {}
 
 

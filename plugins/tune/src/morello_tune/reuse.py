@@ -77,7 +77,7 @@ def _known(
 
 
 def replay(search: BeamSearch, state: BeamState, recipe: Recipe) -> None:
-    """Apply the items of a recipe one at a time, with a small beam; their parameters are found anew for the sizes."""
+    """Apply the items of a recipe one at a time, with a small beam; their parameters are chosen for the new sizes."""
     by_name = {item.name: item for item in search.menu}
     for item in (by_name[name] for name, _ in recipe.way if name in by_name):
         options = attrs.evolve(

@@ -49,7 +49,7 @@ class ItemStatistics:
 
 @attrs.frozen(kw_only=True)
 class TuningResult:
-    """The outcome of tuning. `final` are the times of the best program against the start's, measured anew at the end.
+    """The outcome of tuning. `final` are the times of the best program against the start's, measured again at the end.
 
     The best is the start itself where nothing was faster by more than noise; `noise` is the most that there was of it.
     """
@@ -90,7 +90,7 @@ class TuningResult:
 
     @property
     def items(self) -> list[ItemStatistics]:
-        """Return what each item came to, the one that gained most first."""
+        """Return the statistics of each item, largest gain first."""
         by_item: dict[str, list[TuningSample]] = {}
         for one in self.samples:
             by_item.setdefault(one.proposal.item, []).append(one)
@@ -99,10 +99,10 @@ class TuningResult:
 
     @property
     def disagreement(self) -> tuple[int, int, float] | None:
-        """Return how often clock and model disagree: pairs of programs that both tell apart, those in another order,
+        """Return how often clock and model disagree: pairs of programs that both distinguish, those in another order,
         and the most that the model's choice of a pair takes longer. None where fewer than two were measured.
 
-        The clock tells two apart whose gains over the start differ by more than the intervals that these are in, and
+        The clock distinguishes two whose gains over the start differ by more than the intervals that these are in, and
         by more than noise.
         """
         made = [(one.measured.built.cost, one.paired) for one in self.samples if one.measured and one.paired]
@@ -158,7 +158,7 @@ class Tuner:
     extra: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     without_menu: bool = False
     without_feedback: bool = False
-    tell: Callable[[BeamState, Evaluator], None] = lambda state, evaluator: None
+    on_sample: Callable[[BeamState, Evaluator], None] = lambda state, evaluator: None
 
     def run(self, progress: Listener = False) -> TuningResult:
         """Tune. Ctrl-C ends it with the best program so far. Raises what compiling and calling the start raises."""
@@ -190,7 +190,7 @@ class Tuner:
             menu=menu or task.menu,
             options=self.options,
             trace=trace,
-            tell=lambda state: self._tell(state, evaluator, machine),
+            on_sample=lambda state: self._on_sample(state, evaluator, machine),
             started=began,
             deadline=evaluator.deadline,
         )
@@ -208,7 +208,7 @@ class Tuner:
         )
         state = BeamState(start, [start])
         before = [one for one in self.db.measured(target, goal.spec) if one.machine == machine] if self.db else []
-        self.tell(state, evaluator)
+        self.on_sample(state, evaluator)
         interrupted = False
         try:
             for recipe in known:
@@ -266,9 +266,9 @@ class Tuner:
         facts = {"spec": str(spec), "target": target.name, "profile": target.profile, "metric": metric}
         return {**facts, **attrs.asdict(machine)}
 
-    def _tell(self, state: BeamState, evaluator: Evaluator, machine: Machine) -> None:
+    def _on_sample(self, state: BeamState, evaluator: Evaluator, machine: Machine) -> None:
         """Pass on how far it is; a program that is the fastest so far is kept at once."""
-        self.tell(state, evaluator)
+        self.on_sample(state, evaluator)
         best = state.best
         if self.db and state.samples[-1].measured is best:
             self._keep(state, evaluator, machine, best, best.relative)

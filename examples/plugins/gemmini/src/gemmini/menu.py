@@ -87,7 +87,7 @@ def tuning(array: Array) -> TuningInfo:
         rules=(
             "A product is computed where both factors are in SPAD and sums in ACC, in the layout of blocks.",
             f"k and n are multiples of {dim}, and tiles for the kernels Compute and ComputeAdd have n = {dim}.",
-            "What is moved to SPAD or ACC has to fit beside what is there already.",
+            "Data moved to SPAD or ACC has to fit into its free part.",
             "Loops are not parallel.",
         ),
     )

@@ -23,9 +23,9 @@ class TokenCount:
 
 @attrs.define
 class TokenBudget:
-    """Counts what is spent, and lets a request begin only if all under way may come to the most they can within it.
+    """Counts usage. A request begins only if it and those under way fit the budget at their maximum usage.
 
-    So it is kept to the token, whatever answers come to, as long as the endpoint heeds `max_tokens`.
+    So the budget is exact if the endpoint respects `max_tokens`.
     """
 
     #: Tokens, and money, that may be spent in all; 0 for no limit.
@@ -40,7 +40,7 @@ class TokenBudget:
     _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
 
     def most(self, body: bytes) -> TokenCount:
-        """Return the most that a request may come to, as no token is shorter than a byte; nothing without a limit."""
+        """Return the maximum usage of a request: a token has at least one byte. It is zero without a limit."""
         return TokenCount(len(body), self.max_tokens) if self.tokens or self.limit else TokenCount()
 
     def money(self, tokens: TokenCount) -> float:
@@ -48,7 +48,7 @@ class TokenBudget:
         return (tokens.prompt * self.price_in + tokens.answer * self.price_out) / 1e6
 
     def reserve(self, most: TokenCount) -> None:
-        """Set aside what a request may come to, once there is enough. Raises Spent where there will not be."""
+        """Reserve the maximum usage of a request when it is available. Raises Spent if it never will be."""
         with self._changed:
             while not self._affords(most):
                 if not self._under_way.total():
@@ -59,7 +59,7 @@ class TokenBudget:
             self._under_way[most] += 1
 
     def settle(self, most: TokenCount, used: TokenCount) -> None:
-        """Count what a request came to in place of what was set aside for it."""
+        """Replace the reservation of a request by its actual usage."""
         with self._changed:
             self._under_way[most] -= 1
             self.spent += used

@@ -12,7 +12,7 @@ from morello_tune.interface import PlanRequest, Proposal, ProposalOutcome, Propo
 
 @attrs.define
 class Ensemble(ProposerSession):
-    """Hands requests to sessions in turns; all of them hear what became of each proposal."""
+    """Gives requests to sessions in turns; every session gets all outcomes."""
 
     sessions: Mapping[str, ProposerSession]
     _next: int = attrs.field(default=0, init=False)

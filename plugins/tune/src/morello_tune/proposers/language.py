@@ -38,10 +38,10 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def answer(self, system: str, texts: Sequence[str]) -> str:
-        """Return the answer. Raises Unanswered where there is none, and MorelloError where there will be none."""
+        """Return the answer. Raises Unanswered without one, and MorelloError if a repetition is useless."""
 
     def stop(self) -> None:
-        """End what is under way: no answer is of use any more."""
+        """Cancel the requests under way."""
         self.until = -math.inf
 
     def facts(self) -> Mapping[str, Any]:
@@ -73,7 +73,7 @@ class LanguageSession(ProposerSession):
                 ]
                 edits = iter([result_of(one) for one in asked])
             except BaseException:
-                # Of an interrupt, above all: the pool waits for what is under way.
+                # Above all for interrupts: otherwise the pool waits for requests under way.
                 self.model.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -90,7 +90,7 @@ class LanguageSession(ProposerSession):
         return self.model.facts()
 
     def _plan(self, request: PlanRequest) -> tuple[MenuItem | None, str, str]:
-        """Return the item that is planned, the plan, and why there is none."""
+        """Return the planned item, the plan, and the reason if there is no item."""
         try:
             plan = self._ask([prompts.plan_prompt(self.task, request)])
         except Spent:

@@ -23,7 +23,7 @@ from morello_tune.interface import (
     TuningTask,
 )
 
-#: Edits of an item that are drawn for each implementation asked for, of which those of least cost are proposed.
+#: Edits of an item that are drawn for each requested implementation; the cheapest are proposed.
 _DRAWN = 4
 #: Edits of an item that are looked at for one candidate.
 _LOOKED_AT = 400

@@ -52,7 +52,7 @@ def edit_prompt(task: TuningTask, request: PlanRequest, item: MenuItem | None, p
 
 
 def repair_prompt(error: str) -> str:
-    """Return the prompt that shows what is wrong with an answer."""
+    """Return the prompt with the error of an answer."""
     return f"That schedule is refused:\n{error}\n\nAnswer with the corrected schedule in one fenced block."
 
 
@@ -74,7 +74,7 @@ def chosen_item(answer: str, menu: Sequence[MenuItem]) -> MenuItem | None:
 
 
 def schedule_in(answer: str) -> str:
-    """Return the text of a schedule in an answer: its last fenced block, or all of it where there is none."""
+    """Return the text of a schedule in an answer: its last fenced block, or all of it."""
     blocks = _FENCED.findall(answer)
     text = blocks[-1] if blocks else answer
     found = re.search(r"schedule\s+\w+[^{}]*\{(.*)\}\s*$", text, re.DOTALL)
@@ -83,7 +83,7 @@ def schedule_in(answer: str) -> str:
 
 def _facts(task: TuningTask, request: PlanRequest) -> list[str]:
     candidate, target = request.candidate, request.candidate.target
-    told = task.options.get("feedback", True) and candidate.feedback
+    shown = task.options.get("feedback", True) and candidate.feedback
     tree = table_text(*tree_table(program_tree(candidate.impl, target), compact=True)).rstrip("\n")
     parts = [
         f"Target {target.name}: {task.info.description or target.info.description}",
@@ -92,7 +92,7 @@ def _facts(task: TuningTask, request: PlanRequest) -> list[str]:
         f"Schedule:\n{candidate.text}",
         f"Program that it makes, with costs of the model:\n{tree}",
     ]
-    return [*parts, f"Measured:\n{feedback_text(told, candidate)}"] if told else parts
+    return [*parts, f"Measured:\n{feedback_text(shown, candidate)}"] if shown else parts
 
 
 def feedback_text(feedback: Feedback, candidate: Candidate) -> str:
