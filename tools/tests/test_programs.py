@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-
 import attrs
 import pytest
 
@@ -18,27 +14,6 @@ from morello.plugins.registry import Registry
 from morello.testing.trials import Trials, spec_file
 from tools.fuzz.programs import COMPOSE, Draws
 from tools.fuzz.sweep import toy_plugin
-
-#: Five of twenty, so that workers share them, and one under the sanitizers.
-RUNS = [(20, seed, []) for seed in range(1, 6)] + [(20, 1, ["--sanitize"])]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("count", "seed", "more"), RUNS)
-def test_random_programs(count: int, seed: int, more: list[str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tools.fuzz.random_programs",
-        "--count",
-        str(count),
-        "--seed",
-        str(seed),
-        *more,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(rf"^{count} programs.*: 0 failed", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.slow
