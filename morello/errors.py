@@ -91,8 +91,8 @@ class NotSaved(MorelloWarning):
     """A database that cannot be used, or an answer that was found and could not be stored in it."""
 
 
-class Converted(MorelloWarning):
-    """A database of an earlier format, which was made into one of the format that this version of Morello writes."""
+class SetAside(MorelloWarning):
+    """A database that was renamed and made again, since it has an older format or is damaged."""
 
 
 class PluginDisabled(MorelloWarning):

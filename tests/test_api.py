@@ -92,14 +92,14 @@ def test_calls_with_one_path_share_what_was_searched(tmp_path: Path) -> None:
     assert set(goal.searches._found) == {store}
 
 
-@pytest.mark.parametrize(("given", "message"), [(True, "no database"), (7, "no database"), (".", "unable to open")])
+@pytest.mark.parametrize(("given", "message"), [(True, "not a database"), (7, "no database"), (".", "unable to open")])
 def test_what_is_no_database(given: object, message: str) -> None:
     with pytest.raises(MorelloError, match=message):
         morello.compile(SPEC, target="x86_avx2", db=given)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_default_database_that_cannot_be_used_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "text").write_text("no database" * 1000)
+    (tmp_path / "text").write_text("not a database" * 1000)
     monkeypatch.setenv("MORELLO_DB", str(tmp_path / "text"))
     with pytest.warns(NotSaved, match="going on without a database"):
         assert morello.compile(SPEC, target="x86_avx2").cost

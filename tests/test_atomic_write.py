@@ -13,7 +13,7 @@ import pytest
 
 from morello.atomic_write import staging_path
 from morello.cli.output import write_file
-from morello.db.file import File
+from morello.db.file import DatabaseFile
 from morello.errors import MorelloError
 
 #: A process that stays in the middle of writing a file.
@@ -28,7 +28,7 @@ os.link = os.replace = stay
 """
 #: How a database and any other file is made.
 WAYS = {
-    "database": ("from morello.db.file import File", "File(sys.argv[1])"),
+    "database": ("from morello.db.file import DatabaseFile", "DatabaseFile(sys.argv[1])"),
     "output": ("from morello.cli.output import write_file", "write_file(sys.argv[1], b'new')"),
 }
 
@@ -61,7 +61,7 @@ def hidden(folder: Path) -> list[Path]:
 def make(path: Path, way: str) -> None:
     if way == "database":
         path.unlink(missing_ok=True)
-        File(path).close()
+        DatabaseFile(path).close()
     else:
         write_file(path, b"mine")
 
@@ -109,7 +109,7 @@ def test_any_name_will_do(name: str, tmp_path: Path) -> None:
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(MorelloError, match="cannot be made: No such file"):
-        File(tmp_path / "missing" / "file.db")
+        DatabaseFile(tmp_path / "missing" / "file.db")
     with pytest.raises(MorelloError, match="cannot write"):
         write_file(tmp_path / "folder" / ("a" * 256), b"whole")
     with pytest.raises(FileNotFoundError), staging_path(tmp_path / "folder") as aside:

@@ -263,7 +263,7 @@ class Goal:
                 with self.searches.using(db, progress) as search:
                     return search_for(search, spec)
             except NoImplementation:
-                if not self.searches.was_told(db):
+                if not self.searches.used_database(db):
                     raise
             # The database may be wrong: search without it before reporting that there is no program.
             with self.searches.using(None, progress) as search:

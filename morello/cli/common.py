@@ -17,7 +17,7 @@ from morello.api.kernel import Kernel
 from morello.build.cache import parse_size
 from morello.cli import completion
 from morello.codegen.threads import MAX_THREADS
-from morello.db.default import SavingStore, default_store
+from morello.db.default import default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation, Undecided, suggestion
 from morello.frontend.diagnostics import quoted, read_file
@@ -258,7 +258,7 @@ def _database(path: str | None) -> SpecStore | None:
     """Return the database asked for, or the user's own. What cannot be saved later is only told of."""
     if path:
         return closed_at_end(
-            SavingStore(path, lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
+            SpecStore(path, report=lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
         )
     store = default_store(lambda error: click.echo(f"warning: going on without a database: {error}", err=True))
     return store and closed_at_end(store)

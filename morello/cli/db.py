@@ -1,52 +1,53 @@
-"""`morello db`: looks after databases of solved Specs."""
+"""`morello db`: databases of solved Specs."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import attrs
 import click
 
 from morello.cli import completion
 from morello.cli.common import closed_at_end, json_option, print_json
 from morello.cli.output import write_file
 from morello.cli.plot import draw
-from morello.db import exchange, measured, proof, upkeep
-from morello.db.block import AnswerKind, Entry
+from morello.db import maintenance, measured
 from morello.db.default import default_path
+from morello.db.export_import import export_lines, import_lines, import_tables
 from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
+from morello.db.tables import AnswerTable
 from morello.errors import MorelloError, PluginError
-from morello.ir.impl import Node, cost_and_peak
-from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Spinner
 from morello.report.tables import Column, print_table
-from morello.search.session import SearchSession
-
-#: Specs with larger iteration spaces take too long to solve again.
-_POINTS = 512
 
 
 @click.group("db")
 def command() -> None:
-    """Look after databases of solved Specs.
+    """Maintain databases of solved Specs.
 
     FILE is a database; `default` stands for the one that commands use without --db.
     """
 
 
 file_argument = click.argument("file", metavar="FILE", shell_complete=completion.databases)
-
-
-trust_option = click.option("--trust", is_flag=True, help="Take it for FILE's own: you made it yourself.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+points_option = click.option(
+    "--points",
+    metavar="N",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    help="Solve Specs with up to this many points in their iteration space.",
+)
 
 
 def _open(file: str, *, new: bool = False) -> SpecStore:
-    """Return the database of this name. Raises MorelloError if there is none, unless it may be `new`."""
+    """Return the database of this name. Raises MorelloError if it does not exist, unless it may be `new`."""
     path = Path(file)
     if file == "default":
         found = default_path()
@@ -58,17 +59,24 @@ def _open(file: str, *, new: bool = False) -> SpecStore:
     return closed_at_end(SpecStore(path))
 
 
-def _targets(*, all_of_them: bool = False) -> list[Target]:
-    """Return all targets with all profiles; those that are faulty are left out, or raise PluginError."""
-    registry, found = installed(), []
+def _targets(*, strict: bool = False) -> list[Target]:
+    """Return all targets with all profiles. Faulty ones are skipped with a warning, or raise PluginError."""
+    registry, found = installed(), list[Target]()
     for name in registry.names:
         try:
             found += registry.variants(name)
         except PluginError as error:
-            if all_of_them:
+            if strict:
                 raise
             click.echo(f"warning: going on without target {name}: {error}", err=True)
     return found
+
+
+def _agreed(question: str) -> bool:
+    """Ask the user. Raises MorelloError without a terminal."""
+    if not sys.stdin.isatty():
+        raise MorelloError("there is no terminal to ask on", "give --yes to drop it, or --dry-run to only look")
+    return click.confirm(question)
 
 
 @command.command("stats")
@@ -76,10 +84,7 @@ def _targets(*, all_of_them: bool = False) -> list[Target]:
 @json_option
 @click.option("--tables", "listed", metavar="N", type=click.IntRange(0), default=0, help="List the N largest tables.")
 @click.option(
-    "--plot",
-    metavar="PNG",
-    shell_complete=completion.files,
-    help="Draw the rectangles of a table, over two of its axes.",
+    "--plot", metavar="PNG", shell_complete=completion.files, help="Draw the rectangles of a table over two axes."
 )
 @click.option("--table", "number", metavar="N", type=int, help="The table to draw.  [default: the largest]")
 @click.option("--axes", metavar="X,Y", help="The axes to draw, e.g. m,n or k,L1.  [default: the last two sizes]")
@@ -89,104 +94,68 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     \b
     tables      kinds of Specs: those of one differ in sizes and limits only
     rectangles  ranges of sizes and limits with one answer per point of the iteration space
-    foreign     rectangles that are another's word, as `merge` and `import` mark them
-    Specs       all combinations of sizes and limits that they cover, each counted once
+    unverified  rectangles that were imported, or found with the help of imported ones
+    Specs       all combinations of sizes and limits in rectangles, each counted once
     exact       Specs whose optimum is known
     none        Specs that have no program
-    lower       Specs of which only a lower bound of the cost is known: these are not solved
-    unproven    Specs whose best program so far is kept, which need not be the cheapest
+    lower       Specs with only a lower bound of the cost: these are not solved
+    unproven    Specs with a stored program that need not be the cheapest
     """
     if plot is None and (number is not None or axes is not None):
         raise click.UsageError("--table and --axes say what --plot draws: give --plot too")
     store = _open(file)
     if plot is not None:
-        draw(store, plot, number, axes)
+        draw(largest_tables(store), plot, number, axes)
         return
-    found = upkeep.summaries(store)
-    size = _bytes_on_disk(store.path)
-    total = sum(one.weight for one in found)
-    current = {*map(fingerprint, _targets())} if found else set()
-    rows = [_counted(one, round(size * one.weight / max(1, total)), one.print.hash in current) for one in found]
+    found, counts, size = maintenance.summaries(store), measured.counts(store.file), store.file.size()
+    current = {*map(fingerprint, _targets())} if found else set[str]()
+    rows = [{**attrs.asdict(one), "current": one.fingerprint in current, "specs": one.specs} for one in found]
     if as_json:
-        counts = measured.counts(store.file)
         print_json({"file": str(store.path), "bytes": size, "fingerprints": rows, "measured": counts})
         return
     click.echo(f"{store.path}: {size:,} bytes")
-    if counts := measured.counts(store.file):
-        told = ", ".join(f"{count} for {target}" for target, count in sorted(counts.items()))
-        click.echo(f"measured programs: {told}; see `morello db measured`")
+    if counts:
+        words = ", ".join(f"{count} for {target}" for target, count in counts.items())
+        click.echo(f"measured programs: {words}; see `morello db measured`")
     if not rows:
         click.echo("nothing is stored")
         return
-    _print_overview(rows)
+    columns = [Column("fingerprint"), *(Column(one.fingerprint[:12], number=True) for one in found)]
+    lines = [("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))]
+    for name in ("tables", "rectangles", "unverified", "specs", "exact", "none", "lower", "unproven", "bytes"):
+        lines.append(("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows)))
+    print_table(columns, lines)
     if listed:
         click.echo()
-        _print_largest(store, listed)
+        columns = [Column("table", number=True), Column("rectangles", number=True), Column("Specs", wraps=True)]
+        tables = enumerate(largest_tables(store)[:listed], 1)
+        print_table(columns, [(str(i), f"{len(one.boxes):,}", one.labels) for i, one in tables])
 
 
-def _bytes_on_disk(path: Path) -> int:
-    """Of the file, and of the log that belongs to it."""
-    return sum(one.stat().st_size for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())
-
-
-def _counted(summary: upkeep.Summary, size: int, current: bool) -> dict[str, object]:
-    return {
-        "fingerprint": summary.print.hash,
-        "target": summary.print.target,
-        "current": current,
-        "tables": summary.tables,
-        "rectangles": summary.boxes,
-        "foreign": summary.foreign,
-        "specs": summary.specs,
-        "exact": summary.exact,
-        "none": summary.none,
-        "lower": summary.lower,
-        "unproven": summary.unproven,
-        "specs_per_rectangle": summary.specs / max(1, summary.boxes),
-        "bytes": size,
-        "bytes_per_spec": size / max(1, summary.specs),
-    }
-
-
-def _print_overview(rows: Sequence[dict[str, object]]) -> None:
-    """Print one column per fingerprint."""
-    columns = [Column("fingerprint"), *(Column(str(row["fingerprint"])[:12], number=True) for row in rows)]
-    names = ("tables", "rectangles", "foreign", "specs", "exact", "none", "lower", "unproven", "bytes")
-    lines = [("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))]
-    lines += [("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows)) for name in names]
-    lines.append(("Specs per rectangle", *(f"{row['specs_per_rectangle']:,.1f}" for row in rows)))
-    lines.append(("bytes per Spec", *(f"{row['bytes_per_spec']:.3g}" for row in rows)))
-    print_table(columns, lines)
-
-
-def _print_largest(store: SpecStore, count: int) -> None:
-    tables = [(len(stored.boxes), stored.header) for _, stored, _ in exchange.stored_tables(store)]
-    columns = [Column("table", number=True), Column("rectangles", number=True), Column("Specs", wraps=True)]
-    largest = sorted(tables, key=lambda one: (-one[0], one[1].id))[:count]
-    print_table(columns, [(str(header.id), f"{boxes:,}", header.labels) for boxes, header in largest])
+def largest_tables(store: SpecStore) -> list[AnswerTable]:
+    """Return all tables, those with the most rectangles first."""
+    return sorted(store.tables(), key=lambda one: -len(one.boxes))
 
 
 @command.command("measured")
 @file_argument
 @click.option("--drop", is_flag=True, help="Drop them.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.pass_context
 def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
     """List the programs in FILE that `morello tune` measured to be the fastest.
 
-    They are used on machines of the same kind, with the same compiler and threads. A time proves nothing of other
-    programs, so they answer no Spec.
+    They are used on machines of the same kind, with the same compiler and threads. They answer no Spec, since a time
+    proves nothing about other programs.
     """
     store = _open(file)
-    counts = measured.counts(store.file)
-    found = [(target, *one) for target in sorted(counts) for one in measured.specs(store.file, target)]
-    columns = [Column("target"), Column("Spec", wraps=True), Column("machine", wraps=True), Column("gain", number=True)]
-    rows = [(target, key, str(one.machine), f"{one.gain:.3f}") for target, key, one in found]
-    if rows:
-        print_table(columns, rows)
-    else:
+    found = [(target, *one) for target in measured.counts(store.file) for one in measured.specs(store.file, target)]
+    if not found:
         click.echo("no measured programs are stored")
-    if drop and rows:
+        return
+    columns = [Column("target"), Column("Spec", wraps=True), Column("machine", wraps=True), Column("gain", number=True)]
+    print_table(columns, [(target, key, str(one.machine), f"{one.gain:.3f}") for target, key, one in found])
+    if drop:
         if not yes and not _agreed(f"\ndrop these from {store.path}?"):
             click.echo("nothing was dropped")
             ctx.exit(1)
@@ -195,101 +164,49 @@ def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
 
 @command.command("verify")
 @file_argument
-@click.option("--sample", metavar="N", type=click.IntRange(0), default=20, show_default=True, help="Entries to solve.")
+@click.option("--sample", metavar="N", type=click.IntRange(0), default=20, show_default=True, help="Answers to check.")
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the random choice.")
-@click.option(
-    "--points",
-    metavar="N",
-    type=click.IntRange(1),
-    default=_POINTS,
-    show_default=True,
-    help="Solve Specs with up to this many points in their iteration space.",
-)
-@click.option("--recompute", is_flag=True, help="Prove what is another's word: search for all of it again.")
+@points_option
+@click.option("--recompute", is_flag=True, help="Search again for all unverified answers.")
 @click.option("--limit", metavar="N", type=click.IntRange(0), help="Prove at most N rectangles.  [default: all]")
 @click.pass_context
 def verify(
     ctx: click.Context, file: str, sample: int, seed: int, points: int, recompute: bool, limit: int | None
 ) -> None:
-    """Check FILE for damage, then solve a random sample of its entries again and report any that differ.
+    """Check FILE for damage, then solve a random sample of its answers again and list those that differ.
 
-    With --recompute, solve all that is another's word instead: what is right is FILE's own from then on, what is wrong
-    is removed and reported.
+    With --recompute, solve all unverified answers instead: right ones become verified, wrong ones are removed and
+    listed.
     """
     if limit is not None and not recompute:
-        raise click.UsageError("--limit says how much --recompute proves: give --recompute too")
-    store = _open(file)
-    faults = [*upkeep.damage(store, _targets())]
+        raise click.UsageError("--limit is an option of --recompute: give --recompute too")
+    store, targets = _open(file), _targets()
+    faults = [*maintenance.damage(store, targets)]
     for fault in faults:
         click.echo(f"error: damaged: {fault}", err=True)
     if faults:
-        click.echo("  hint: delete the file, and what was in it is searched again", err=True)
+        click.echo("  hint: delete the file, and its answers are searched for again", err=True)
         ctx.exit(1)
-    if recompute:
-        _recompute(ctx, store, limit, points)
+    if not recompute:
+        solved, wrong = maintenance.differences(store, targets, sample=sample, seed=seed, points=points)
+        _list_wrong(ctx, wrong, "delete the file: a faulty program wrote it")
+        click.echo(f"{store.path} is not damaged; {solved} of its answers were solved again, and are right")
         return
-    solved, wrong = upkeep.differences(store, _targets(), _solve, sample=sample, seed=seed, points=points)
-    _report(wrong)
+    with Spinner("proving unverified answers", "while proving; the answers proven so far are stored"):
+        outcome = maintenance.recompute(store, targets, limit=limit, points=points)
+    words = f"{outcome.proven:,} unverified rectangles are right, {len(outcome.wrong):,} wrong and removed"
+    if outcome.left:
+        words += f"\n{outcome.left:,} are left: of other targets, of more than {points:,} points, or beyond --limit"
+    click.echo(f"{store.path}: {words}", err=bool(outcome.wrong))
+    _list_wrong(ctx, outcome.wrong, "do not trust the file they were imported from")
+
+
+def _list_wrong(ctx: click.Context, wrong: Sequence[maintenance.Difference], hint: str) -> None:
+    for one in wrong:
+        click.echo(f"error: {one}", err=True)
     if wrong:
-        hint = "delete the file: it was written by a faulty program"
         click.echo(f"  hint: {hint}", err=True)
         ctx.exit(1)
-    click.echo(f"{store.path} is whole; {solved} of its entries were solved again, with the same answers")
-
-
-def _recompute(ctx: click.Context, store: SpecStore, limit: int | None, points: int) -> None:
-    with Spinner("proving answers from elsewhere", "while proving; what was proven before is stored"):
-        outcome = proof.recompute(store, _targets(), _solve, limit=limit, points=points)
-    _report(outcome.wrong)
-    told = f"{outcome.proven:,} foreign rectangles are right, {len(outcome.wrong):,} wrong and removed"
-    left = f"\n{outcome.left:,} are left: of other targets, of more than {points:,} points, or beyond --limit"
-    click.echo(f"{store.path}: {told}{left if outcome.left else ''}", err=bool(outcome.wrong))
-    if outcome.wrong:
-        click.echo("  hint: do not trust where they came from; what they answered is searched when asked", err=True)
-        ctx.exit(1)
-
-
-def _report(wrong: Sequence[upkeep.Difference]) -> None:
-    for one in wrong:
-        what = f"{one.spec.logical} within {list(one.spec.limits)} on {one.target.name}"
-        click.echo(f"error: {what}: stored is {_told(one.stored)}, solved {_told(one.solved)}", err=True)
-
-
-def _told(entry: Entry) -> str:
-    if entry.kind == AnswerKind.NONE:
-        return "that there is no program"
-    if entry.kind == AnswerKind.LOWER:
-        return f"a cost of at least {entry.cost:,}"
-    return f"cost {entry.cost:,} with peak {list(entry.peak)} by `{entry.step}`"
-
-
-def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
-    """Return the answers that search finds to Specs."""
-    nothing = tuple(0 for _ in target.levels)
-    entries = []
-    for impl in SearchSession(target).programs(specs):
-        if isinstance(impl, Node):
-            found = cost_and_peak(impl)
-            entries.append(Entry(found.cost, AnswerKind.EXACT, tuple(found.peak), str(impl.expansion.step)))
-        else:
-            entries.append(Entry(0, AnswerKind.NONE, nothing, None))
-    return entries
-
-
-@command.command("merge")
-@file_argument
-@click.argument("others", metavar="OTHERS...", shell_complete=completion.databases, nargs=-1, required=True)
-@trust_option
-def merge(file: str, others: Sequence[str], trust: bool) -> None:
-    """Add to FILE what is in OTHERS; FILE is made if it does not exist.
-
-    What comes from elsewhere is marked as another's word: it is used where it has a program that is as good as it
-    says, and `morello db verify --recompute` proves that none is better.
-
-    If answers contradict each other, they are reported and FILE stays as it is.
-    """
-    found = [_open(other) for other in others]
-    exchange.merge(_open(file, new=True), found, trust=trust)
 
 
 @command.command("export")
@@ -299,7 +216,7 @@ def merge(file: str, others: Sequence[str], trust: bool) -> None:
 )
 def export(file: str, out: str | None) -> None:
     """Print FILE as text: JSON, a line for each rectangle, after a line for each fingerprint and each table."""
-    lines = exchange.exported(_open(file))
+    lines = export_lines(_open(file))
     if out is None:
         for line in lines:
             click.echo(line)
@@ -309,82 +226,70 @@ def export(file: str, out: str | None) -> None:
 
 @command.command("import")
 @file_argument
-@click.argument("text", metavar="[TEXT]", shell_complete=completion.files, default="-")
-@trust_option
-def import_text(file: str, text: str, trust: bool) -> None:
-    """Add to FILE what `export` wrote to TEXT, or standard input; FILE is made if it does not exist.
+@click.argument("sources", metavar="[SOURCE]...", shell_complete=completion.files, nargs=-1)
+@click.option("--trust", is_flag=True, help="Take the answers for verified: you made SOURCE yourself.")
+def import_text(file: str, sources: Sequence[str], trust: bool) -> None:
+    """Add to FILE the answers of each SOURCE: a database, or text that `export` wrote.  [default: standard input]
 
-    It is marked as another's word, as `merge` does.
+    FILE is made if it does not exist. The answers are marked as unverified: such an answer is used if its program gives
+    the stored cost, and `morello db verify --recompute` proves that none is cheaper. If answers contradict each other,
+    they are listed and FILE stays as it is.
     """
-    with _lines(text) as lines:
-        sheets = exchange.imported(lines, "standard input" if text == "-" else text)
-        found = [*exchange.batches(sheets if trust else exchange.doubted(sheets))]
-    store = _open(file, new=True)
-    store.file.check()
-    store.add_boxes(found)
+    tables = [table for source in sources or ["-"] for table in _tables(source)]
+    import_tables(_open(file, new=True), tables, trust=trust)
 
 
-@contextlib.contextmanager
-def _lines(text: str) -> Iterator[Iterator[str]]:
-    if text == "-":
-        yield iter(sys.stdin)
-        return
+def _tables(source: str) -> Iterable[AnswerTable]:
+    if source == "-":
+        return import_lines(sys.stdin, "standard input")
+    with open(source, "rb") as stream:
+        start = stream.read(15)
+    if source == "default" or start == b"SQLite format 3":
+        store = _open(source)
+        store.file.check()
+        return store.tables()
     try:
-        with open(text, encoding="utf-8") as stream:
-            yield stream
+        text = Path(source).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise MorelloError(f"{text} is no text in UTF-8", "give a file that `morello db export` wrote") from error
+        raise MorelloError(f"{source} is not text in UTF-8", "give a file that `morello db export` wrote") from error
+    return import_lines(text.splitlines(), source)
 
 
 @command.command("prune")
 @file_argument
 @click.option("--lower", is_flag=True, help="Also drop lower bounds, and programs that are not proven.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be dropped.")
 @click.pass_context
 def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) -> None:
-    """Drop from FILE what belongs to no installed target as it is now, and make FILE as small as it can be.
+    """Drop the answers in FILE that belong to no installed target as it is now, and compact FILE.
 
-    It shows what would go, and asks.
+    It lists what it would drop, and asks.
     """
-    store, targets = _open(file), _targets(all_of_them=True)
-    if left_out := dict.fromkeys(one.plugin.name for one in installed().disabled):
+    store, targets = _open(file), _targets(strict=True)
+    if disabled := dict.fromkeys(one.plugin.name for one in installed().disabled):
         raise MorelloError(
-            f"plugins are disabled, so it is not known what belongs to their targets: {', '.join(left_out)}",
-            "`morello targets` says why: mend them, or uninstall them",
+            f"plugins are disabled, so the answers of their targets cannot be told apart: {', '.join(disabled)}",
+            "`morello targets` lists the reasons: repair or uninstall them",
         )
-    doomed, before = upkeep.prunable(store, targets, lower=lower), _bytes_on_disk(store.path)
+    current = {*map(fingerprint, targets)}
+    doomed: list[tuple[str, ...]] = []
+    for one in maintenance.summaries(store):
+        if one.fingerprint not in current:
+            name = f"{one.target} (not as installed)"
+            doomed.append((one.fingerprint[:12], name, f"{one.rectangles:,}", f"{one.unproven:,}", f"{one.bytes:,}"))
+        elif lower and (one.lower or one.unproven):
+            doomed.append(("bounds", one.target, f"{one.lower:,} Specs", f"{one.unproven:,}", ""))
+    columns = [Column("drop"), Column("target", wraps=True), Column("rectangles", number=True)]
     if doomed:
-        _print_doomed(doomed, before)
+        print_table([*columns, Column("unproven", number=True), Column("bytes", number=True)], doomed)
     if dry_run:
         click.echo("nothing was dropped" if doomed else "there is nothing to drop")
         return
     if doomed and not yes and not _agreed(f"\ndrop this from {store.path}?"):
         click.echo("nothing was dropped")
         ctx.exit(1)
-    prints, boxes = upkeep.prune(store, targets, lower=lower)
-    after = _bytes_on_disk(store.path)
-    click.echo(f"dropped {prints:,} fingerprints and {boxes:,} rectangles: {before:,} bytes became {after:,}")
-
-
-def _print_doomed(doomed: Sequence[upkeep.Pruning], size: int) -> None:
-    columns = [Column("drop"), Column("target", wraps=True), Column("rectangles", number=True)]
-    columns += [Column("unproven", number=True), Column("bytes, about", number=True)]
-    rows = [
-        (
-            one.print.hash[:12] if one.whole else "bounds",
-            f"{one.print.target}{' (not as installed)' if one.whole else ''}",
-            f"{one.rectangles:,}",
-            f"{one.unproven:,}",
-            f"{round(size * one.share):,}",
-        )
-        for one in doomed
-    ]
-    print_table(columns, rows)
-
-
-def _agreed(question: str) -> bool:
-    """Ask the user. Raises MorelloError where there is nobody to ask."""
-    if not sys.stdin.isatty():
-        raise MorelloError("there is nobody to ask", "give --yes to drop it, or --dry-run to only look")
-    return click.confirm(question)
+    before = store.file.size()
+    fingerprints, boxes = maintenance.prune(store, targets, lower=lower)
+    sizes = f"{before:,} bytes became {store.file.size():,}"
+    click.echo(f"dropped {fingerprints:,} fingerprints and {boxes:,} rectangles: {sizes}")

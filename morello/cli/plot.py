@@ -9,46 +9,35 @@ from typing import Any
 import numpy as np
 
 from morello.cli.figures import figures, save
-from morello.db.block import AnswerKind, Ints
-from morello.db.coordinates import to_limits, to_sizes
-from morello.db.exchange import stored_tables
+from morello.db.answers import AnswerKind, Ints
+from morello.db.boxes import to_limits, to_sizes
 from morello.db.labels import read
-from morello.db.records import Stored
-from morello.db.store import SpecStore
+from morello.db.tables import AnswerTable
 from morello.errors import MorelloError
 from morello.plugins.registry import installed
 
 _COLORS = {AnswerKind.EXACT: "tab:blue", AnswerKind.LOWER: "tab:orange", AnswerKind.NONE: "tab:gray"}
 
 
-def draw(store: SpecStore, path: str, number: int | None, axes: str | None) -> None:
-    """Write a picture of a table, by default the largest. Raises MorelloError without matplotlib, table or axes."""
+def draw(tables: Sequence[AnswerTable], path: str, number: int | None, axes: str | None) -> None:
+    """Draw one of the tables, by default the first. Raises MorelloError without matplotlib, table or axes."""
     made = figures()
-    stored = _chosen(store, number)
-    logical = read(stored.header.labels, installed().operations)
-    names = [*logical.dims, *stored.header.print.names]
+    if not 1 <= (number or 1) <= len(tables):
+        raise MorelloError(
+            f"the database has no table {number or 1}", "`morello db stats --tables 20` lists its tables"
+        )
+    table = tables[(number or 1) - 1]
+    logical = read(table.labels, installed().operations)
+    names = [*logical.dims, *table.owner.level_names]
     x, y = _axes(axes, names, len(logical.shape))
     figure = made.Figure(figsize=(8, 6), layout="constrained")
     plane = figure.add_subplot()
-    _rectangles(plane, stored, x, y)
+    _rectangles(plane, table, x, y)
     for axis, setter in ((x, plane.set_xlabel), (y, plane.set_ylabel)):
         setter(names[axis] if axis < len(logical.shape) else f"{names[axis]} limit, bytes")
-    title = stored.header.labels.replace(": ", ":\n", 1)
-    plane.set_title(f"table {stored.header.id}: {len(stored.boxes)} rectangles of\n{title}", fontsize=8, wrap=True)
+    title = table.labels.replace(": ", ":\n", 1)
+    plane.set_title(f"table {number}: {len(table.boxes)} rectangles of\n{title}", fontsize=8, wrap=True)
     save(figure, path)
-
-
-def _chosen(store: SpecStore, number: int | None) -> Stored:
-    best: Stored | None = None
-    for _, stored, _ in stored_tables(store):
-        if stored.header.id == number:
-            return stored
-        if number is None and (best is None or len(stored.boxes) > len(best.boxes)):
-            best = stored
-    if best is None:
-        what = "is empty" if number is None else f"has no table {number}"
-        raise MorelloError(f"{store.path} {what}", "`morello db stats --tables 20` lists tables with their numbers")
-    return best
 
 
 def _axes(asked: str | None, names: Sequence[str], rank: int) -> tuple[int, int]:
@@ -61,10 +50,10 @@ def _axes(asked: str | None, names: Sequence[str], rank: int) -> tuple[int, int]
     return names.index(chosen[0]), names.index(chosen[1])
 
 
-def _rectangles(plane: Any, stored: Stored, x: int, y: int) -> None:
+def _rectangles(plane: Any, table: AnswerTable, x: int, y: int) -> None:
     """Draw each different rectangle once. Axes count the coordinates that occur, in order, so gaps are left out."""
     patches = importlib.import_module("matplotlib.patches")
-    boxes = stored.boxes
+    boxes = table.boxes
     sides = np.stack([boxes.low[:, x], boxes.high[:, x], boxes.low[:, y], boxes.high[:, y]], axis=1)
     ticks = [
         np.unique(np.concatenate([_span(ends) for ends in np.unique(pair, axis=0)]))
@@ -80,8 +69,8 @@ def _rectangles(plane: Any, stored: Stored, x: int, y: int) -> None:
         plane.add_patch(patches.Rectangle(corner, width, height, facecolor=(color, 0.15), edgecolor=color))
     plane.set_xlim(-0.7, len(ticks[0]) - 0.3)
     plane.set_ylim(-0.7, len(ticks[1]) - 0.3)
-    plane.set_xticks(range(len(ticks[0])), _values(stored, x, ticks[0]), rotation=45)
-    plane.set_yticks(range(len(ticks[1])), _values(stored, y, ticks[1]))
+    plane.set_xticks(range(len(ticks[0])), _values(table, x, ticks[0]), rotation=45)
+    plane.set_yticks(range(len(ticks[1])), _values(table, y, ticks[1]))
     kinds = [AnswerKind(kind) for kind in np.unique(boxes.kind).tolist()]
     plane.legend(handles=[patches.Patch(color=_COLORS[kind], label=kind.name.lower()) for kind in kinds])
 
@@ -90,10 +79,10 @@ def _span(ends: Ints) -> Ints:
     return np.arange(ends[0], ends[1] + 1)
 
 
-def _values(stored: Stored, axis: int, coordinates: Ints) -> list[str]:
+def _values(table: AnswerTable, axis: int, coordinates: Ints) -> list[str]:
     """Return the sizes, or bytes, that coordinates [N] along an axis stand for."""
-    grids = stored.header.print.grids
-    rank = stored.boxes.axes - len(grids)
+    grids = table.owner.grids
+    rank = table.rank
     if axis < rank:
         return list(map(str, to_sizes(coordinates).tolist()))
     return list(map(str, to_limits(coordinates[:, None], grids[axis - rank : axis - rank + 1])[:, 0].tolist()))

@@ -13,7 +13,7 @@ import click
 from morello import crash
 from morello.cli import completion
 from morello.cli.common import closed_at_end, memory_option, named, profile_option
-from morello.db.block import AnswerKind
+from morello.db.answers import AnswerKind
 from morello.db.database_cache import DatabaseCache
 from morello.db.default import default_path
 from morello.db.store import SpecStore

@@ -1,58 +1,89 @@
-"""The SQLite file: opened, recognised, read and written; whatever is wrong with it becomes one message."""
+"""The SQLite file: opened or made, read and written in transactions; errors of SQLite become messages."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 import sqlite3
 import threading
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from morello.atomic_write import staging_path
-from morello.db.guard import PATIENCE, TABLES, Endless, Guarded, connect, error_name, patiently, schema_fault
-from morello.db.migrations import MIGRATIONS
-from morello.errors import Converted, MorelloError
+from morello.errors import MorelloError, SetAside
 
-#: "Mlo1" as a number: marks the file as Morello's.
+#: "Mlo1" as a number: the application id of databases of Morello.
 APPLICATION = 0x4D6C6F31
-#: Raised whenever what is in the file changes its meaning; then `migrations.py` gets a step from the one before.
-FORMAT = 8
+#: The version of the format. Older files are set aside.
+FORMAT = 9
+#: Seconds to wait for other writers.
+PATIENCE = 60
+
+_SCHEMA = (
+    """CREATE TABLE tables (
+    fingerprint TEXT NOT NULL,
+    target TEXT NOT NULL,
+    levels TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    steps TEXT NOT NULL,
+    boxes BLOB NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, labels)
+) WITHOUT ROWID""",
+    """CREATE TABLE programs (
+    fingerprint TEXT NOT NULL,
+    target TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    schedule TEXT NOT NULL,
+    record TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, target, spec, machine)
+) WITHOUT ROWID""",
+)
+_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_FORMAT", "SQLITE_TOOBIG", "SQLITE_NOTADB")
+_REMEDIES = {
+    "SQLITE_NOTADB": "give the path of a Morello database, or of a file that does not exist yet",
+    "SQLITE_FULL": "free some space on the disk, or give another path",
+    "SQLITE_BUSY": f"another process has been writing to it for {PATIENCE} seconds; try again later",
+    "SQLITE_READONLY": "nothing can be stored there: make the file and its folder writable",
+    "SQLITE_IOERR": "the disk fails or is full; give another path",
+}
 
 
 class Damaged(MorelloError):
     """A file that does not hold what was written."""
 
 
-def damaged(path: Path, what: str) -> Damaged:
-    """Return the error of a file that is damaged, and what to do about it."""
-    return Damaged(
-        f"database {path} is damaged: {what}",
-        "delete the file, and what was in it is searched again; `morello db verify` lists what is wrong",
-    )
+class _Unreadable(Exception):
+    """A database of Morello that cannot be read: of an older format, or damaged."""
 
 
-class File:
-    """One database file; every thread and process has a connection of its own.
+class DatabaseFile:
+    """A database file, made if it does not exist; every thread and process has a connection of its own.
 
-    Made if it does not exist. Raises MorelloError for a file that cannot be used.
+    Raises MorelloError for a file that cannot be used. A database of an older format, or with a damaged schema, is
+    renamed, with a warning, and a new file is made.
     """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self._local = threading.local()
-        # Connections that a parent process made: closing them here would disturb it.
-        self._inherited: list[Guarded] = []
+        # Connections that a parent process made: closing them would release the parent's locks.
+        self._inherited: list[sqlite3.Connection] = []
         self._opened = itertools.count(1)
         with self.messages():
             _ = self.connection
 
     @property
-    def connection(self) -> Guarded:
+    def connection(self) -> sqlite3.Connection:
         """This thread's connection."""
         owner = getattr(self._local, "owner", None)
         if owner != os.getpid():
@@ -69,28 +100,19 @@ class File:
             self._local.owner = None
 
     def version(self) -> tuple[int, int]:
-        """Return numbers that change when another connection has written, or this thread has got another connection."""
+        """Return numbers that change when another connection has written, or this thread has a new connection."""
         (found,) = self.connection.execute("PRAGMA data_version").fetchone()
         return self._local.number, found
 
-    def rows(self, query: str, *values: Any) -> Iterator[Any]:
-        """Read rows, all of them before those of another query. Raises Endless."""
-        return self.connection.rows(query, values, self.size())
-
-    def size(self) -> int:
-        """Count the bytes of the file and of its log."""
-        log = self.path.with_name(f"{self.path.name}-wal")
-        try:
-            return sum(one.stat().st_size for one in (self.path, log) if one.exists())
-        except OSError as error:
-            raise self._unreadable(error) from error
-
     @contextmanager
-    def writing(self) -> Iterator[Guarded]:
-        """Yield a transaction: all that is written in it, or nothing. Waits for other writers."""
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection in a transaction, which stores all or nothing; waits for other writers."""
         with self.messages():
             connection = self.connection
-            patiently(connection, "BEGIN IMMEDIATE")
+            if connection.in_transaction:
+                yield connection
+                return
+            execute_patiently(connection, "BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -100,8 +122,8 @@ class File:
                 raise
 
     @contextmanager
-    def reading(self) -> Iterator[Guarded]:
-        """Yield a transaction that sees one state of the file, whatever others write meanwhile."""
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection in a transaction that sees one state of the file."""
         with self.messages():
             connection = self.connection
             if connection.in_transaction:
@@ -115,173 +137,199 @@ class File:
 
     @contextmanager
     def messages(self) -> Iterator[None]:
-        """Yield errors of SQLite become messages with a remedy."""
+        """Turn errors of SQLite into messages with a remedy."""
         try:
             yield
         except UnicodeDecodeError as error:
-            raise self.damaged("text in it is no UTF-8") from error
+            raise self.damaged("it holds text that is not UTF-8") from error
+        except OSError as error:
+            raise MorelloError(f"database {self.path}: {error.strerror or error}", "give another path") from error
         except sqlite3.Error as error:
-            if error_name(error) == "SQLITE_INTERRUPT":
-                # SQLite swallows what was raised while it ran, and nothing else interrupts it.
-                raise KeyboardInterrupt from error
-            raise self._fault(error) from error
+            name = _error_name(error)
+            if isinstance(error, sqlite3.IntegrityError) or "decode" in str(error):
+                raise self.damaged(str(error)) from error
+            if name.startswith(_DAMAGE) and not name.startswith("SQLITE_NOTADB"):
+                raise self.damaged(str(error)) from error
+            hint = next((text for start, text in _REMEDIES.items() if name.startswith(start)), "give another path")
+            raise MorelloError(f"database {self.path}: {error}", hint) from error
 
     def damaged(self, what: str) -> Damaged:
-        return damaged(self.path, what)
+        """Return the error of a damaged file."""
+        return Damaged(
+            f"database {self.path} is damaged: {what}",
+            "delete the file, and its answers are searched for again; `morello db verify` lists the damage",
+        )
 
     def check(self) -> None:
-        """Raise Damaged where SQLite finds pages that are not what they should be."""
+        """Raise Damaged for pages of the file that are not as SQLite wrote them."""
         with self.messages():
             (found,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise self.damaged(found)
 
-    def _open(self) -> Guarded:
-        try:
-            return self._opened_or_made()
-        except OSError as error:
-            raise self._unreadable(error) from error
+    def compact(self) -> None:
+        """Return unused space to the file system."""
+        with self.messages():
+            execute_patiently(self.connection, "VACUUM")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _unreadable(self, error: OSError) -> MorelloError:
-        return MorelloError(
-            f"database {self.path} cannot be read: {error.strerror or error}",
-            "the disk fails, or the file may not be read; give another path",
-        )
+    def size(self) -> int:
+        """Return the bytes of the file and of its log."""
+        return sum(one.stat().st_size for one in (self.path, self._beside("-wal")) if one.exists())
 
-    def _opened_or_made(self) -> Guarded:
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(f"{self.path.name}{suffix}")
+
+    def _open(self) -> sqlite3.Connection:
         try:
             if not self.path.exists():
                 self._make()
-            return self._prepared(connect(self.path))
+            try:
+                return _prepared(self.path)
+            except _Unreadable:
+                self._set_aside()
+                return _prepared(self.path)
         except sqlite3.OperationalError as error:
-            # A folder that cannot be written has no place for the files that readers share; without writers, none
-            # are needed.
-            if error_name(error) not in _UNWRITABLE or not self._at_rest():
+            # Readers share files in the folder, which cannot be made there; without writers, they are not needed.
+            log = self._beside("-wal")
+            if (
+                _error_name(error) not in _UNWRITABLE
+                or not self.path.is_file()
+                or (log.exists() and log.stat().st_size)
+            ):
                 raise
-            return self._prepared(connect(self.path, "?mode=ro&immutable=1"))
-
-    def _at_rest(self) -> bool:
-        """Return True if the file exists and all that was written is in it."""
-        log = self.path.with_name(f"{self.path.name}-wal")
-        return self.path.is_file() and not (log.exists() and log.stat().st_size)
-
-    def _prepared(self, connection: Guarded) -> Guarded:
-        """Return the connection, if the file is of this format; an empty file is filled."""
-        try:
-            self._convert(connection)
-            connection.execute("BEGIN")
-            recognised = self._recognised(connection)
-            connection.execute("COMMIT")
-            if not recognised:
-                _fill(connection)
-            _use_wal(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _convert(self, connection: Guarded) -> None:
-        """Make a file of an earlier format one of this, or leave it as it is. Raises Damaged if it is not of that."""
-        if (_format(connection) or 0) not in MIGRATIONS:
-            return
-        told = []
-        patiently(connection, "BEGIN IMMEDIATE")
-        try:
-            # Another process may have done it meanwhile.
-            while step := MIGRATIONS.get(version := _format(connection) or 0):
-                if fault := step.fault(connection, self.size()):
-                    raise self.damaged(fault)
-                with connection.lifted():
-                    step.convert(connection)
-                connection.execute(f"PRAGMA user_version = {step.to}")
-                told.append(f"from format {version} to {step.to}, and {step.kept}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        if told:
-            warnings.warn(f"database {self.path} was converted {'; '.join(told)}", Converted, stacklevel=2)
+            return _prepared(self.path, "?mode=ro&immutable=1")
 
     def _make(self) -> None:
-        """Make the file, unless it is there: aside, so that nobody ever sees a part of it."""
+        """Make the file, unless it exists. It appears complete, since it is linked from a staging folder."""
         try:
-            with staging_path(self.path) as aside:
-                connection = connect(aside)
-                try:
-                    _fill(connection)
-                    _use_wal(connection)
-                finally:
-                    connection.close()
-                # Unlike renaming, this does not replace what another process made meanwhile.
-                os.link(aside, self.path)
+            with staging_path(self.path) as staged:
+                _prepared(staged).close()
+                # Unlike a rename, this does not replace a file that another process has made.
+                os.link(staged, self.path)
+        except FileExistsError:
+            return
         except OSError as error:
-            if isinstance(error, FileExistsError) or error.errno in _NO_LINKS:
-                return  # without links, an empty file is made and filled in place
-            raise MorelloError(
-                f"database {self.path} cannot be made: {error.strerror or error}", "give another path"
-            ) from error
+            # Without links, SQLite makes the file in its place.
+            if error.errno not in _NO_LINKS:
+                raise MorelloError(
+                    f"database {self.path} cannot be made: {error.strerror or error}", "give another path"
+                ) from error
 
-    def _recognised(self, connection: Guarded) -> bool:
-        """Return True for a database of this format, False for an empty one. Raises MorelloError if it is neither."""
-        version = _format(connection)
-        if version == FORMAT:
-            fault = schema_fault(connection, self.size())
-            if fault:
-                raise self.damaged(fault)
-            return True
-        if version is not None:
-            age = "a newer" if version > FORMAT else "an older"
-            remedy = "update Morello, or give another path" if version > FORMAT else "delete it, or give another path"
-            raise MorelloError(
-                f"database {self.path} was written by {age} version of Morello: format {version}, not {FORMAT}", remedy
-            )
-        (mark,) = connection.execute("PRAGMA application_id").fetchone()
-        if mark or connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone():
-            raise MorelloError(f"{self.path} is no Morello database", "give another path")
-        return False
-
-    def _fault(self, error: sqlite3.Error) -> MorelloError:
-        name = error_name(error)
-        damage = ("SQLITE_CORRUPT", "SQLITE_FORMAT", "SQLITE_TOOBIG", "SQLITE_AUTH")
-        if name.startswith(damage) or isinstance(error, sqlite3.IntegrityError | Endless):
-            return self.damaged(str(error))
-        if "decode" in str(error):
-            return self.damaged("text in it is no UTF-8")
-        remedies = {
-            "SQLITE_NOTADB": "give the path of a Morello database, or of a file that does not exist yet",
-            "SQLITE_FULL": "make room on the disk, or give another path",
-            "SQLITE_BUSY": f"another process has been writing to it for {PATIENCE} seconds; try again later",
-            "SQLITE_READONLY": "what is solved cannot be saved there: make the file and its folder writable",
-            "SQLITE_IOERR": "the disk fails or is full; give another path",
-        }
-        hint = next((text for start, text in remedies.items() if name.startswith(start)), "give another path")
-        return MorelloError(f"database {self.path}: {error}", hint)
+    def _set_aside(self) -> None:
+        """Rename the file and make a new one, unless another process has done so."""
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            try:
+                _prepared(self.path).close()
+                return
+            except _Unreadable as error:
+                reason = str(error)
+            numbers = itertools.count(1)
+            aside = next(path for n in numbers if not (path := self._beside(f".old-{n}")).exists())
+            # The log goes first: it must not be applied to the new file.
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    os.rename(self._beside(suffix), aside.with_name(aside.name + suffix))
+            self._make()
+        finally:
+            os.close(folder)
+        warnings.warn(f"database {self.path} {reason}: renamed to {aside.name}, and made again", SetAside, stacklevel=2)
 
 
-_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-_UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
+def execute_patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement that waits for other writers, in short steps: SQLite ignores Ctrl-C while it waits."""
+    deadline = time.monotonic() + PATIENCE
+    connection.execute("PRAGMA busy_timeout = 200")
+    try:
+        while True:
+            try:
+                connection.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                if not _error_name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                    raise
+            # Some statements return at once.
+            time.sleep(0.01)
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
 
 
-def _format(connection: Guarded) -> int | None:
-    """Return the format of a Morello database; None for a file that is none."""
+def _error_name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "")
+
+
+def _prepared(path: Path, options: str = "") -> sqlite3.Connection:
+    """Return a connection to a database of this format; an empty file is filled.
+
+    Raises _Unreadable for a database that has to be made again, MorelloError for a file that must not be touched.
+    """
+    uri = f"{path.absolute().as_uri()}{options}"
+    connection = sqlite3.connect(uri, timeout=PATIENCE, isolation_level=None, uri=True, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        if _is_empty(connection, path):
+            _fill(connection)
+        elif fault := _schema_fault(connection):
+            raise _Unreadable(fault)
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            execute_patiently(connection, "PRAGMA journal_mode = WAL")
+        return connection
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if _error_name(error).startswith(_DAMAGE) and _is_marked(path):
+            raise _Unreadable(f"is damaged ({error})") from error
+        raise
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _is_empty(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether a file is to be filled. Raises MorelloError for one that belongs to something else."""
+    connection.execute("BEGIN")
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return version if mark == APPLICATION else None
+    named = None if mark else connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone()
+    connection.execute("COMMIT")
+    if mark not in (0, APPLICATION) or named:
+        raise MorelloError(f"{path} is not a Morello database", "give another path")
+    if mark and version > FORMAT:
+        what = f"database {path} was written by a newer version of Morello: format {version}, not {FORMAT}"
+        raise MorelloError(what, "update Morello, or give another path")
+    return not mark
 
 
-def _fill(connection: Guarded) -> None:
-    """Make an empty file a database; others that found it empty too wait, and then find it made."""
-    patiently(connection, "BEGIN IMMEDIATE")
-    if connection.execute("PRAGMA user_version").fetchone() != (FORMAT,):
-        with connection.lifted():
-            for statement in TABLES.values():
-                connection.execute(statement)
+def _schema_fault(connection: sqlite3.Connection) -> str | None:
+    """Return how the format or schema of a database differs from the expected one."""
+    connection.execute("BEGIN")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    rows = connection.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 9").fetchall()
+    connection.execute("COMMIT")
+    if version != FORMAT:
+        return f"has format {version}, not {FORMAT}"
+    return (
+        None
+        if len(rows) == len(_SCHEMA) and {*rows} == {("table", sql) for sql in _SCHEMA}
+        else "has an unexpected schema"
+    )
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty file, unless another process has done so meanwhile."""
+    execute_patiently(connection, "BEGIN IMMEDIATE")
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
+        for statement in _SCHEMA:
+            connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("COMMIT")
 
 
-def _use_wal(connection: Guarded) -> None:
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        patiently(connection, "PRAGMA journal_mode = WAL")
+def _is_marked(path: Path) -> bool:
+    """Return whether the header of a file says that it is a database of Morello."""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(72)[68:] == APPLICATION.to_bytes(4, "big")
+    return False

@@ -1,112 +1,123 @@
-"""Programs from what is stored of their Specs, and what to store of a program."""
+"""Programs, built from stored steps or schedules by replay, and the answers that a program gives."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
 
-from morello.db.block import AnswerBlock, AnswerKind, Entry
-from morello.db.file import Damaged, damaged
+from morello.db.answers import AnswerBlock, AnswerKind, SpecAnswer
+from morello.db.file import Damaged, DatabaseFile
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import CostAndPeak, Impl, Leaf, Node, combine
+from morello.ir.impl import CostAndPeak, Impl, Leaf, Node, combine, cost_and_peak, leaves
+from morello.ir.limits import fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
-from morello.schedule import rewrite_leaf
+from morello.schedule import Position, apply, rewrite_leaf
 
-#: Programs of Specs and what they take; None where a part is not there.
+#: Programs of Specs, with cost and peak; None for a Spec of which a part is not solved.
 Programs: TypeAlias = dict[Spec, tuple[Impl, CostAndPeak] | None]
 
+#: Errors of rewrites that cannot be applied.
+_FAULTS = (ArithmeticError, LookupError, TypeError, ValueError, AssertionError)
 _parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
 
 
-def step_of(text: str, target: Target) -> Rewrite:
-    """Return the step that is written so. Raises MorelloError if the target has no such step."""
+def parse_step(text: str, target: Target) -> Rewrite:
+    """Return the rewrite that a text denotes. Raises MorelloError if the target has no such rewrite."""
     steps = _parsed.setdefault(target, {})
     if text not in steps:
         found = parse_schedule(text, target)
         if len(found) != 1 or not isinstance(step := found[0], Rewrite):
-            raise MorelloError(
-                f"`{text}` is no step of a single Spec", "write one rewrite, as schedules have them, such as to_accum"
-            )
+            raise MorelloError(f"`{text}` is not one rewrite of a Spec", "write one as in a schedule, such as to_accum")
         steps[text] = step
     return steps[text]
 
 
 def program(
-    spec: Spec,
-    target: Target,
-    find: Callable[[Spec], Entry | None],
-    path: Path,
-    done: Programs | None = None,
+    spec: Spec, target: Target, find: Callable[[Spec], SpecAnswer | None], file: DatabaseFile, done: Programs
 ) -> Impl | None:
-    """Return the program made of the stored steps of a Spec and of those below it; None if one of them is not EXACT.
+    """Return the program made of the stored steps of a Spec and of the Specs below, None if one is not EXACT.
 
-    Raises Damaged for steps that do not make a program of the stored cost and peak. `done` is what is known of this,
-    and gets what is found out.
+    Raises Damaged for steps that do not make a program of the stored cost and peak. `done` holds the programs that
+    were built before, and gets those that are built.
     """
-    done = {} if done is None else done
-    # Specs whose programs are being built: no program contains itself.
-    open_: set[Spec] = set()
+    # No program contains itself.
+    unfinished: set[Spec] = set()
 
     def build(spec: Spec) -> tuple[Impl, CostAndPeak] | None:
         if spec not in done:
-            open_.add(spec)
+            unfinished.add(spec)
             done[spec] = expanded(spec)
-            open_.remove(spec)
+            unfinished.remove(spec)
         return done[spec]
 
     def expanded(spec: Spec) -> tuple[Impl, CostAndPeak] | None:
-        entry = find(spec)
-        if entry is None or entry.kind != AnswerKind.EXACT or entry.step is None:
+        answer = find(spec)
+        if answer is None or answer.kind != AnswerKind.EXACT or answer.step is None:
             return None
-        node = _node(spec, entry.step, target, path)
+        node = _node(spec, answer.step, target, file)
         parts: list[tuple[Impl, CostAndPeak]] = []
         for leaf in node.children:
-            if leaf.spec in open_:
-                raise _wrong(path, entry.step, "its program contains itself")
+            if leaf.spec in unfinished:
+                raise _wrong(file, answer.step, "its program contains itself")
             child = build(leaf.spec)
             if child is None:
-                _expect_unknown(find(leaf.spec), entry.step, path)
+                part = find(leaf.spec)
+                if part and part.kind == AnswerKind.NONE:
+                    raise _wrong(file, answer.step, "a part of its program has no program")
                 return None
             parts.append(child)
-        found = combine(node.expansion, [cost_and_peak for _, cost_and_peak in parts], node.grids)
-        if (found.cost, tuple(found.peak)) != (entry.cost, entry.peak):
-            raise _wrong(path, entry.step, f"cost {found.cost} and peak {found.peak}, not {entry.cost}, {entry.peak}")
+        found = combine(node.expansion, [one for _, one in parts], node.grids)
+        if (found.cost, tuple(found.peak)) != (answer.cost, answer.peak):
+            raise _wrong(
+                file, answer.step, f"it gives cost {found.cost} and peak {list(found.peak)}, stored is {answer}"
+            )
         return attrs.evolve(node, children=tuple(child for child, _ in parts)), found
 
     try:
         root = build(spec)
     except RecursionError as error:
-        raise damaged(path, "a program in it is too deep to be one") from error
+        raise file.damaged("a program is nested too deeply") from error
     return root and root[0]
 
 
-def _expect_unknown(entry: Entry | None, step: str, path: Path) -> None:
-    """Raise Damaged if a part of a program is said to have no program."""
-    if entry is not None and entry.kind == AnswerKind.NONE:
-        raise _wrong(path, step, "a part of its program has none")
-
-
-def _node(spec: Spec, step: str, target: Target, path: Path) -> Node:
-    """Return the node that a stored step makes of a Spec. Raises Damaged if it cannot be taken, whatever the reason."""
+def _node(spec: Spec, step: str, target: Target, file: DatabaseFile) -> Node:
+    """Return the node that a stored step makes of a Spec. Raises Damaged if it does not apply."""
     try:
-        return rewrite_leaf(spec, step_of(step, target), target)
+        return rewrite_leaf(spec, parse_step(step, target), target)
     except MorelloError as error:
-        raise _wrong(path, step, error.message) from error
-    except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
-        raise _wrong(path, step, f"it cannot be taken ({error!r})") from error
+        raise _wrong(file, step, error.message) from error
+    except _FAULTS as error:
+        raise _wrong(file, step, f"it does not apply ({error!r})") from error
 
 
-def _wrong(path: Path, step: str, why: str) -> Damaged:
-    return damaged(path, f"the stored step `{step}` does not give what is stored of it: {why}")
+def _wrong(file: DatabaseFile, step: str, why: str) -> Damaged:
+    return file.damaged(f"the stored step `{step}` is wrong: {why}")
+
+
+def replayed(spec: Spec, schedule: str, target: Target) -> tuple[Impl, CostAndPeak]:
+    """Return the program that a whole schedule gives, with cost and peak. Raises MorelloError if it gives none."""
+
+    def nothing(left: Spec) -> Impl:
+        raise MorelloError(f"{left.op} is left without a program", "delete the file")
+
+    try:
+        impl = apply(Position(Leaf(spec)), parse_schedule(schedule, target), target, nothing).impl
+    except (*_FAULTS, RecursionError) as error:
+        raise MorelloError(f"its schedule does not apply ({error!r})", "delete the file") from error
+    if next(leaves(impl), None) is not None:
+        raise MorelloError("its schedule leaves Specs without a program", "delete the file")
+    found = cost_and_peak(impl)
+    if not fits(found.peak, spec.limits):
+        raise MorelloError("its program does not fit the limits", "delete the file")
+    return impl, found
 
 
 def solved_blocks(impl: Impl) -> list[AnswerBlock]:
@@ -115,7 +126,7 @@ def solved_blocks(impl: Impl) -> list[AnswerBlock]:
 
     def visit(node: Impl) -> CostAndPeak:
         if isinstance(node, Leaf):
-            raise SpecError("an unfinished program is no answer", "finish it: `synthesize`, or select kernels")
+            raise SpecError("an unfinished program is not an answer", "finish it: `synthesize`, or select kernels")
         if node.spec not in solved:
             cost_and_peak = combine(node.expansion, [visit(child) for child in node.children], node.grids)
             solved[node.spec] = cost_and_peak, str(node.expansion.step)

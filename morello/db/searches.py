@@ -1,4 +1,4 @@
-"""Searches of a target, one for each database: what is solved with one is not written to another."""
+"""The searches of a target, one for each database: answers found with one are not stored in another."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class Searches:
-    """Hands out the search that goes with a database, and one that goes with none.
-
-    May be used by several threads: those that want the same search take turns, others do not meet.
-    """
+    """The search of each database, and one without a database. Threads that use the same search take turns."""
 
     def __init__(self, target: Target):
         self.target = target
@@ -27,18 +24,18 @@ class Searches:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Searches], tuple[Target]]:
-        # Another process searches for itself.
+        # Another process has searches of its own.
         return Searches, (self.target,)
 
     def of(self, store: SpecStore | None) -> SearchSession:
-        """Return the search that goes with a database, for what it tells of itself; `using` lends it for more."""
+        """Return the search of a database, to read its state; see `using` for searching."""
         return self._of(store)[0]
 
     @contextmanager
     def using(
         self, store: SpecStore | None, progress: Callable[[Progress], None] | None = None
     ) -> Iterator[SearchSession]:
-        """Lend the search that goes with a database to this thread alone, which `progress` hears of meanwhile."""
+        """Lend the search of a database to this thread alone, with a callback for its progress."""
         search, lock = self._of(store)
         with lock:
             before, search.progress = search.progress, progress
@@ -48,18 +45,18 @@ class Searches:
                 search.progress = before
 
     def solved(self, store: SpecStore | None) -> int:
-        """Return how many Specs the search that goes with a database has solved so far."""
+        """Return the number of Specs that the search of a database has solved."""
         return self._of(store)[0].solved if store in self._found else 0
 
-    def was_told(self, store: SpecStore | None) -> bool:
-        """Return whether a database has told its search anything."""
+    def used_database(self, store: SpecStore | None) -> bool:
+        """Return whether the search of a database has used a stored answer."""
         from morello.db.database_cache import DatabaseCache
 
         cache = self.of(store).cache
         return isinstance(cache, DatabaseCache) and cache.used
 
     def _of(self, store: SpecStore | None) -> tuple[SearchSession, threading.RLock]:
-        # Not before, as importing search takes long, and a program that is stored needs none.
+        # Imported late, since that takes long, and a stored program needs no search.
         from morello.db.database_cache import DatabaseCache
         from morello.search.session import SearchSession
 

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pytest
 
-from morello.db.block import AnswerBlock, AnswerKind
+from morello.db.answers import AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
@@ -58,8 +58,6 @@ def test_stats(cli, solved):
     assert told["target"] == "x86_avx2"
     assert told["current"]
     assert told["specs"] == told["exact"] + told["none"] + told["lower"] > told["rectangles"] == told["tables"] > 3
-    assert told["specs_per_rectangle"] == told["specs"] / told["rectangles"]
-    assert told["bytes_per_spec"] == told["bytes"] / told["specs"]
     shown = cli("db", "stats", solved, "--tables", "2").stdout
     assert f"{told['specs']:,}" in shown
     assert len(shown.split("Specs\n")[-1].splitlines()) == 2
@@ -75,16 +73,16 @@ def test_stats_tell_bounds_from_answers(cli, tmp_path):
 def test_an_empty_database(cli, refused, tmp_path):
     path = made(tmp_path / "a.db")
     assert "nothing is stored" in cli("db", "stats", path).stdout
-    assert cli("db", "export", path).stdout == '{"morello database": 8}\n'
-    assert "0 of its entries" in cli("db", "verify", path).stdout
+    assert cli("db", "export", path).stdout == '{"morello database": 9}\n'
+    assert "0 of its answers" in cli("db", "verify", path).stdout
     pytest.importorskip("matplotlib")
-    refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
+    refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "no table 1")
 
 
 def test_plot(cli, solved, refused, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "a.png"
-    for options in ((), ("--table", "2", "--axes", "n,L1")):
+    for options in ((), ("--table", "3", "--axes", "n,L1")):
         assert cli("db", "stats", solved, "--plot", str(picture), *options).exit_code == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
         picture.unlink()
@@ -106,7 +104,7 @@ def test_plot_without_matplotlib(cli, solved, refused, monkeypatch, tmp_path):
 def test_verify(cli, solved):
     result = cli("db", "verify", solved, "--sample", "5", "--seed", "1")
     assert result.exit_code == 0, result.output
-    assert "is whole; 5 of its entries were solved again" in result.stdout
+    assert "is not damaged; 5 of its answers were solved again" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ def test_verify(cli, solved):
     [
         (block(99), "stored is cost 99 with peak [0, 0, 0, 0, 0] by `tile [1, 0]`, solved cost"),
         (block(99, AnswerKind.LOWER), "stored is a cost of at least 99, solved cost"),
-        (block(0, AnswerKind.NONE), "stored is that there is no program, solved cost"),
+        (block(0, AnswerKind.NONE), "stored is no program, solved cost"),
     ],
 )
 def test_verify_reports_what_is_wrong(cli, refused, tmp_path, wrong, words):
@@ -124,8 +122,8 @@ def test_verify_reports_what_is_wrong(cli, refused, tmp_path, wrong, words):
 
 def test_verify_reports_damage(cli, refused, solved):
     with sqlite3.connect(solved) as connection:
-        connection.execute("UPDATE rectangles SET numerator = numerator + 1 WHERE tab < 3")
-    refused(cli("db", "verify", solved), "damaged", "of table 1 has changed", "of table 2 has changed", "hint:")
+        connection.execute("UPDATE tables SET crc = crc + 1")
+    refused(cli("db", "verify", solved), "damaged: ", "table 'FillZero 3", "table 'Move", "checksum", "hint:")
     refused(cli("db", "stats", solved), "is damaged", "morello db verify")
     refused(cli("db", "export", solved, "-o", f"{solved}.json"), "is damaged")
     assert not Path(f"{solved}.json").exists()
@@ -141,7 +139,7 @@ def test_export_and_import(cli, solved, tmp_path):
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
-HEAD = '{"morello database": 8}'
+HEAD = '{"morello database": 9}'
 PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:64/4/16 L1:32768/64/8"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
 BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
@@ -150,38 +148,35 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([], "is empty"),
-        (["{}"], ":1: this is no exported database"),
-        (["[]"], ":1: this is no exported database"),
-        (['{"morello database": 9}'], ":1: format 9, not 8"),
+        ([], ":1: no text"),
+        (["{}"], ":1: not an exported database"),
+        (["[]"], ":1: not an exported database"),
+        (['{"morello database": 8}'], ":1: not an exported database of format 9"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
         ([HEAD, PRINT, BOX], ":3: a rectangle before"),
         ([HEAD, PRINT, TABLE, BOX.replace("exact", "right")], ":4: no 'RIGHT'"),
         ([HEAD, PRINT, TABLE, BOX.replace("[0, 64]", "[0, 63]")], "are not in normal form"),
-        ([HEAD, PRINT, TABLE, BOX.replace(", [0, 64]", "")], ":4: the number of sizes"),
-        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[8, 2]")], ":4: sizes are at least 1"),
-        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[3, 8]").replace("1/2", "1")], ":4: its box ends before"),
-        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 7]").replace("1/2", "1")], ":4: its box has sizes that"),
-        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 8], [1, 1]")], ":4: the number of sizes"),
-        ([HEAD, PRINT, TABLE, BOX.replace("tile [1]", "tile [1]\\n")], ":4: its text is no line"),
-        ([HEAD, PRINT, TABLE, BOX.replace('"}', '", "foreign": 1}')], ":4: foreign is true or false"),
-        ([HEAD, PRINT, TABLE.replace("layout[0]", "\\u001b")], ":3: its labels are none"),
-        ([HEAD, PRINT.replace("/4/", "/0/")], ":2: its levels are none"),
-        ([HEAD, PRINT.replace("/4/", "/5/")], ":2: its levels are none"),
-        ([HEAD, PRINT.replace("64/4/16", "9223372036854775808/4/16")], ":2: its levels are none"),
-        ([HEAD, PRINT.replace("/8", "/65537")], ":2: its levels are none"),
-        ([HEAD, PRINT.replace("/8", "")], ":2: its levels are none"),
-        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: the cost '2/4' is no fraction"),
-        ([HEAD, PRINT, TABLE, BOX.replace("1/2", str(2**53 - 1))], ":4: its cost is more than 9,007,199,254,740,991"),
+        ([HEAD, PRINT, TABLE, BOX.replace(", [0, 64]", "")], ":4: a rectangle has a range for each"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[8, 2]")], ":4: a range ends before"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[0, 2]")], ":4: sizes are at least 1"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 7]").replace("1/2", "1/1")], ":4: a size is out of range"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 8], [1, 1]")], ":4: a rectangle has a range for each"),
+        ([HEAD, PRINT, TABLE, BOX.replace("tile [1]", "tile [1]\\n")], ":4: a text is not one line"),
+        ([HEAD, PRINT, TABLE, BOX.replace('"}', '", "unverified": 1}')], "`unverified` is true or false"),
+        ([HEAD, PRINT, TABLE.replace("layout[0]", "\\u001b"), BOX], ":4: a text is not one line"),
+        ([HEAD, PRINT.replace("/4/", "/5/"), TABLE, BOX], ":4: 'RF:64/5/16 L1:32768/64/8' are not levels"),
+        ([HEAD, PRINT.replace("/8", ""), TABLE, BOX], "are not levels"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: a cost is no fraction"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1")], ":4: a cost is a fraction"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", f"{2**53 - 1}/1")], ":4: a cost is more than 9,007,199,254,740,991"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "9" * 30 + "/1")], ":4: "),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/3")], ":4: a cost is not whole"),
+        ([HEAD, PRINT, TABLE, BOX.replace(', "step": "tile [1]"', "")], ":4: an answer has no step"),
         (
-            [HEAD, PRINT, TABLE, BOX.replace("1/2", "9" * 30)],
-            f":4: the cost '{'9' * 30}' is more than 9,007,199,254,740",
+            [HEAD, PRINT, TABLE, BOX.replace("exact", "lower").replace("[0, 64]", "[64, 64]")],
+            ":4: an answer without a program",
         ),
-        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/" + "9" * 30)], "' is not whole"),
-        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/3")], ":4: the cost '1/3' is not whole"),
-        ([HEAD, PRINT, TABLE, BOX.replace(', "step": "tile [1]"', "")], ":4: no 'step'"),
-        ([HEAD, PRINT, TABLE, BOX.replace("exact", "none").replace("[0, 64]", "[1, 64]")], ":4: what is not exact"),
     ],
 )
 def test_text_that_is_no_database(cli, refused, tmp_path, lines, words):
@@ -191,28 +186,28 @@ def test_text_that_is_no_database(cli, refused, tmp_path, lines, words):
     assert not (tmp_path / "a.db").exists()
 
 
-def test_merge(cli, refused, tmp_path):
+def test_import_of_databases(cli, refused, tmp_path):
     one = made(tmp_path / "one.db", block(4))
     two = made(tmp_path / "two.db", attrs.evolve(block(8), shapes=np.array([[4, 2]])))
     for name, files in {"a.db": (one, two), "b.db": (two, one), "c.db": (one, two, one)}.items():
-        assert cli("db", "merge", str(tmp_path / name), *files).output == ""
+        assert cli("db", "import", str(tmp_path / name), *files).output == ""
     texts = {cli("db", "export", str(tmp_path / name)).stdout for name in ("a.db", "b.db", "c.db")}
     assert len(texts) == 1
     assert '"sizes": [[2, 4], [2, 2]]' in texts.pop()
     before = cli("db", "export", one).stdout
     other = made(tmp_path / "other.db", block(5), attrs.evolve(block(9), shapes=np.array([[16, 16]])))
-    refused(cli("db", "merge", one, two, other), "contradict", "2×2 within", "EXACT 4 and EXACT 5")
+    refused(cli("db", "import", one, two, other), "contradict", "2×2 within", "EXACT 4 and EXACT 5")
     assert cli("db", "export", one).stdout == before
 
 
-def test_what_is_merged_is_marked_until_it_is_proven(cli, refused, solved, tmp_path):
+def test_what_is_imported_is_marked_until_it_is_proven(cli, refused, solved, tmp_path):
     marked = str(tmp_path / "marked.db")
-    assert cli("db", "merge", marked, solved).output == ""
+    assert cli("db", "import", marked, solved).output == ""
     (told,) = json.loads(cli("db", "stats", marked, "--json").stdout)["fingerprints"]
-    assert told["foreign"] == told["rectangles"] > 3
-    assert '"foreign": true}' in cli("db", "export", marked).stdout
+    assert told["unverified"] == told["rectangles"] > 3
+    assert '"unverified": true}' in cli("db", "export", marked).stdout
     first = cli("db", "verify", marked, "--recompute", "--limit", "2")
-    assert (first.exit_code, "2 foreign rectangles are right, 0 wrong" in first.stdout) == (0, True)
+    assert (first.exit_code, "2 unverified rectangles are right, 0 wrong" in first.stdout) == (0, True)
     assert f"{told['rectangles'] - 2} are left" in first.stdout
     assert cli("db", "verify", marked, "--recompute").exit_code == 0
     assert cli("db", "export", marked).stdout == cli("db", "export", solved).stdout
@@ -222,9 +217,9 @@ def test_what_is_merged_is_marked_until_it_is_proven(cli, refused, solved, tmp_p
 @pytest.mark.parametrize(
     ("wrong", "words"), [(block(99), "stored is cost 99"), (block(0, AnswerKind.NONE), "no program")]
 )
-def test_what_is_merged_and_wrong_is_told_and_removed(cli, refused, tmp_path, wrong, words):
+def test_what_is_imported_and_wrong_is_told_and_removed(cli, refused, tmp_path, wrong, words):
     path = str(tmp_path / "a.db")
-    assert cli("db", "merge", path, made(tmp_path / "theirs.db", wrong)).output == ""
+    assert cli("db", "import", path, made(tmp_path / "theirs.db", wrong)).output == ""
     refused(cli("db", "verify", path, "--recompute"), "FillZero(2×2", words, "1 wrong and removed", "hint:")
     assert "nothing is stored" in cli("db", "stats", path).stdout or '"kind"' not in cli("db", "export", path).stdout
 
@@ -239,7 +234,7 @@ def test_prune(cli, tmp_path):
     assert "dropped 0 fingerprints and 0 rectangles" in cli("db", "prune", path).stdout
     (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
     assert (told["rectangles"], told["lower"]) == (1, 0)
-    assert "is whole" in cli("db", "verify", path, "--sample", "0").stdout
+    assert "is not damaged" in cli("db", "verify", path, "--sample", "0").stdout
 
 
 def test_prune_shows_and_asks(cli, monkeypatch, tmp_path):
@@ -247,11 +242,8 @@ def test_prune_shows_and_asks(cli, monkeypatch, tmp_path):
     SpecStore(path).add(attrs.evolve(TARGET, kernels=TARGET.kernels[1:]), [block(7)])
     before = cli("db", "export", path).stdout
     shown = cli("db", "prune", path, "--lower", "--dry-run").stdout
-    rows = [row.split() for row in shown.splitlines()]
-    assert [row[:2] for row in rows[1:3]] == [["bounds", "x86_avx2"], [rows[2][0], "x86_avx2"]]
-    size = sum(one.stat().st_size for one in tmp_path.glob("a.db*") if not one.name.endswith("-shm"))
-    assert [row[-3:-1] for row in rows[1:3]] == [["1", "0"], ["1", "0"]]
-    assert sum(int(row[-1].replace(",", "")) for row in rows[1:3]) == pytest.approx(2 * size / 3, rel=0.01)
+    assert "bounds" in shown
+    assert "x86_avx2 (not as installed)" in shown
     nobody = cli("db", "prune", path, "--lower")
     assert (nobody.exit_code, "give --yes to drop it, or --dry-run" in nobody.stderr) == (1, True)
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: self.name == "<stdin>")
@@ -265,7 +257,7 @@ def test_prune_shows_and_asks(cli, monkeypatch, tmp_path):
 def test_prune_waits_for_plugins_to_be_mended(cli, refused, monkeypatch, tmp_path):
     left_out = Disabled(PluginInfo("other", "", ""), None, MorelloError("it fails"))
     monkeypatch.setattr(installed(), "disabled", [left_out])
-    refused(cli("db", "prune", made(tmp_path / "a.db", block(4)), "--yes"), "plugins are disabled", "other", "mend")
+    refused(cli("db", "prune", made(tmp_path / "a.db", block(4)), "--yes"), "plugins are disabled", "other", "repair")
 
 
 def test_a_faulty_target_stops_only_what_would_drop_its_answers(cli, refused, monkeypatch, tmp_path):
@@ -290,11 +282,11 @@ def test_files_that_are_no_database(cli, refused, write, tmp_path, name):
     refused(cli("db", name, "default"), "switched off")
 
 
-def test_merge_and_import_need_what_they_read(cli, refused, tmp_path):
-    refused(cli("db", "merge", str(tmp_path / "a.db"), str(tmp_path / "none.db")), "there is no database")
+def test_import_needs_its_sources(cli, refused, tmp_path):
+    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "none.db")), "none.db")
     refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "none.json")), "none.json")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "bytes")), "no text in UTF-8")
+    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "bytes")), "not text in UTF-8")
     assert not (tmp_path / "a.db").exists()
 
 
@@ -328,7 +320,7 @@ def test_a_default_database_that_cannot_be_used(cli, write, tmp_path, trouble):
         path.write_bytes(b"something else" * 100)
     else:
         assert cli("explain", write(text), **own).exit_code == 0
-        change = "PRAGMA user_version = 99" if trouble == "newer" else "UPDATE rectangles SET numerator = numerator + 1"
+        change = "PRAGMA user_version = 99" if trouble == "newer" else "UPDATE tables SET crc = crc + 1"
         with sqlite3.connect(path) as connection:
             connection.execute(change)
     result = cli("explain", write(text), **own)
@@ -338,16 +330,15 @@ def test_a_default_database_that_cannot_be_used(cli, write, tmp_path, trouble):
     assert "hint" in result.stderr
 
 
-def test_a_database_of_an_earlier_format_is_converted(cli, write, tmp_path):
+def test_a_database_of_an_earlier_format_is_set_aside(cli, write, tmp_path):
     path = tmp_path / "specs.db"
     assert cli("explain", write(), "--db", str(path)).exit_code == 0
     with sqlite3.connect(path) as connection:
-        connection.executescript("DROP TABLE unproven; DROP TABLE measured; PRAGMA user_version = 6")
+        connection.execute("PRAGMA user_version = 8")
     result = cli("explain", write(), "--db", str(path))
-    assert "solved before" in result.stdout
-    told = result.stderr.splitlines()[0]
-    kept = "and all of its answers are kept"
-    assert told == f"warning: database {path} was converted from format 6 to 7, {kept}; from format 7 to 8, {kept}"
+    assert "searched" in result.stdout
+    words = f"warning: database {path} has format 8, not 9: renamed to specs.db.old-1, and made again"
+    assert result.stderr.splitlines()[0] == words
 
 
 def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):
@@ -355,7 +346,7 @@ def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch
         with self.file.messages():
             raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(SpecStore, "add", full)
+    monkeypatch.setattr(SpecStore, "add_tables", full)
     text = "spec one = Move(1×8, GL, L1)\nspec two = FillZero(4, GL)\n"
     result = cli("explain", write(text), "--db", solved)
     assert result.exit_code == 0, result.output
@@ -365,5 +356,5 @@ def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch
 
 def test_a_damaged_database_that_was_asked_for_is_an_error(cli, refused, write, solved):
     with sqlite3.connect(solved) as connection:
-        connection.execute("UPDATE rectangles SET numerator = numerator + 1")
+        connection.execute("UPDATE tables SET crc = crc + 1")
     refused(cli("explain", write(BYTES), "--db", solved), "is damaged", "delete the file")

@@ -8,7 +8,7 @@ import pytest
 
 from morello.cli import precompute
 from morello.cli.precompute import batches
-from morello.db.block import AnswerKind
+from morello.db.answers import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import families, family, parse_spec

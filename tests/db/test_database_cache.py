@@ -9,7 +9,7 @@ import pytest
 
 import morello
 from morello.db import database_cache
-from morello.db.block import AnswerKind
+from morello.db.answers import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl, cost_and_peak, walk

@@ -11,15 +11,16 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from morello.db import upkeep
+from morello.db import maintenance
 from morello.db.file import APPLICATION
 from morello.db.store import SpecStore
-from morello.errors import MorelloError
+from morello.errors import MorelloError, SetAside
 from tools.faults import disks, flips, kills, pieces
 
 
@@ -54,43 +55,22 @@ def test_processes_that_write_one_file_at_once(processes: int, tmp_path: Path) -
 def test_damage(change: str, times: int, whole: Path) -> None:
     found = flips.damage(whole, 3, times, random.Random(1), getattr(flips, change))
     assert found.total() == times
-    # What is missing is searched again. It is rare, as tables know how many boxes they have.
-    assert found["missing"] <= times // 20
+    # A missing answer is searched for again.
+    assert found["missing"] <= times // 10
 
 
-def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
-    """A bit that flips in any column of a rectangle, its table or its fingerprint is noticed."""
-    for table, columns in {
-        "rectangles": ("kind", "numerator", "denominator", "box", "step", "crc", "tab"),
-        "tables": ("boxes", "checksum", "crc"),
-        "fingerprints": ("target", "levels", "crc"),
-        "steps": ("text",),
-    }.items():
-        for column in columns:
-            path = tmp_path / f"{table}-{column}.db"
-            pieces.make(path, 1)
-            store = SpecStore(path)
-            with sqlite3.connect(path) as connection:
-                connection.execute("PRAGMA ignore_check_constraints = ON")
-                changed = {"kind": "2 - kind", "box": "zeroblob(length(box))", "tab": "tab % 3 + 1"}
-                words = {"target", "levels", "text"}
-                value = f"{column} || 'x'" if column in words else changed.get(column, f"{column} + 1")
-                condition = "WHERE kind = 0 AND id = 1 AND tab = 1" if table == "rectangles" else "WHERE id = 1"
-                if column == "tab":
-                    connection.execute("DELETE FROM rectangles WHERE tab = 2 AND id = 1")
-                connection.execute(f"UPDATE {table} SET {column} = {value} {condition}")
-            with pytest.raises(MorelloError, match="is damaged"):
-                pieces.look(store, 0)
-            assert [*upkeep.damage(store)]
-            store.close()
-
-
-def test_a_row_that_is_gone_is_noticed(tmp_path: Path) -> None:
-    pieces.make(tmp_path / "a.db", 1)
-    with sqlite3.connect(tmp_path / "a.db") as connection:
-        connection.execute("DELETE FROM rectangles WHERE tab = 1 AND id = 1")
-    with pytest.raises(MorelloError, match="boxes, not the"):
-        pieces.look(SpecStore(tmp_path / "a.db"), 0)
+@pytest.mark.parametrize("column", ["target", "levels", "labels", "steps", "boxes", "crc"])
+def test_every_column_of_a_row_is_checked(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    pieces.make(path, 1)
+    store = SpecStore(path)
+    value = {"crc": "crc + 1", "boxes": "CAST(boxes || 'x' AS BLOB)"}.get(column, f"{column} || 'x'")
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE tables SET {column} = {value}")
+    if column != "labels":
+        with pytest.raises(MorelloError, match="is damaged: table"):
+            pieces.look(store, 0)
+    assert [*maintenance.damage(store)]
 
 
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
@@ -102,7 +82,7 @@ def test_a_full_disk(public: Path) -> None:
     if said is None:
         pytest.skip("no disk may be mounted here")
     assert "is full" in said
-    assert "make room on the disk" in said
+    assert "free some space on the disk" in said
 
 
 @pytest.mark.parametrize("file_only", [False, True])
@@ -114,17 +94,64 @@ def test_what_may_not_be_written_still_answers(file_only: bool, public: Path) ->
 
 @pytest.mark.parametrize(
     ("application", "version", "words"),
-    [
-        (APPLICATION, 99, "newer version of Morello: format 99"),
-        (APPLICATION, 0, "older version of Morello: format 0"),
-        (7, 2, "no Morello database"),
-    ],
+    [(APPLICATION, 99, "newer version of Morello: format 99"), (7, 2, "is not a Morello database")],
 )
-def test_files_of_other_versions(application: int, version: int, words: str, tmp_path: Path) -> None:
+def test_files_of_others_are_left_alone(application: int, version: int, words: str, tmp_path: Path) -> None:
     pieces.make(tmp_path / "a.db", 1)
     flips.mark(tmp_path / "a.db", application, version)
+    before = (tmp_path / "a.db").read_bytes()
     with pytest.raises(MorelloError, match=words):
         SpecStore(tmp_path / "a.db")
+    assert (tmp_path / "a.db").read_bytes() == before
+
+
+def schema(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TRIGGER more AFTER INSERT ON tables BEGIN DELETE FROM tables; END")
+
+
+def tear(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[100:200] = bytes(100)
+    path.write_bytes(data)
+
+
+UNREADABLE: dict[str, Callable[[Path], None]] = {
+    "has format 8, not 9": lambda path: flips.mark(path, APPLICATION, 8),
+    "has an unexpected schema": schema,
+    "is damaged": tear,
+}
+
+
+@pytest.mark.parametrize("words", UNREADABLE)
+def test_what_cannot_be_read_is_set_aside(words: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    for number in (1, 2):
+        pieces.make(path, 1)
+        UNREADABLE[words](path)
+        before = path.read_bytes()
+        with pytest.warns(SetAside, match=f"{words}.*renamed to a.db.old-{number}"):
+            store = SpecStore(path)
+        assert (tmp_path / f"a.db.old-{number}").read_bytes() == before
+        assert pieces.look(store, 0) == "none"
+        store.close()
+
+
+def test_several_processes_set_a_file_aside_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    pieces.make(path, 1)
+    flips.mark(path, APPLICATION, 8)
+
+    def work(number: int) -> None:
+        store = SpecStore(path)
+        store.add(pieces.TARGET, pieces.piece(number))
+        store.close()
+
+    with pytest.warns(SetAside) as warned, ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(8)))
+    assert len([one for one in warned if one.category is SetAside]) == 1
+    store = SpecStore(path)
+    assert {pieces.look(store, number) for number in range(8)} == {"all"}
 
 
 def test_a_disk_that_cannot_say_whether_the_file_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +160,7 @@ def test_a_disk_that_cannot_say_whether_the_file_exists(tmp_path: Path, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "stat", fail)
-        with pytest.raises(MorelloError, match="cannot be read: Input/output error"):
+        with pytest.raises(MorelloError, match="Input/output error"):
             SpecStore(tmp_path / "a.db")
     assert pieces.look(SpecStore(tmp_path / "a.db"), 0) == "none"
 
@@ -149,7 +176,7 @@ def test_a_damaged_index_neither_hides_nor_doubles_a_table(whole: Path) -> None:
     """Labels stand in the table and in its index: whichever is damaged, nothing is stored where it is not found."""
     data = whole.read_bytes()
     places = [found.start() for found in re.finditer(b"FillZero 2|Move 2", data)]
-    assert len(places) >= 6
+    assert len(places) >= 3
     found: Counter[str] = Counter()
     for place in places:
         for offset in (0, 3):
@@ -158,5 +185,4 @@ def test_a_damaged_index_neither_hides_nor_doubles_a_table(whole: Path) -> None:
                 copy[at] ^= 32
 
             found += flips.damage(whole, 3, 1, random.Random(0), change)
-    # Some places are left over from rows that have moved, and mean nothing.
-    assert found["refused"] + found["missing"] >= 6
+    assert found["refused"] + found["missing"] >= 4

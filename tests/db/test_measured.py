@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import morello
-from morello.db import measured, upkeep
+from morello.db import maintenance, measured
 from morello.db.file import Damaged
 from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
@@ -50,14 +50,14 @@ def test_there_is_one_for_each_kind_of_machine(store: SpecStore, goal: morello.G
     assert better in store.measured(goal.target, goal.spec)
     assert measured.counts(store.file) == {"x86_avx2": 2}
     assert "2 threads" in str(other.machine)
-    assert [*upkeep.damage(store)] == []
+    assert [*maintenance.damage(store)] == []
 
 
 def test_it_is_no_answer(store: SpecStore, goal: morello.Goal) -> None:
     assert store.find(goal.target, goal.spec) is None
     assert store.program(goal.target, goal.spec) is None
     assert not store.has_any(goal.target)
-    assert upkeep.summaries(store) == []
+    assert maintenance.summaries(store) == []
     # Of another Spec, or with less memory, nothing is known.
     other = morello.goal("Matmul(1×1×1×4, L1, L1, L1, serial)", target="x86_avx2")
     assert store.measured(other.target, other.spec) == []
@@ -66,9 +66,9 @@ def test_it_is_no_answer(store: SpecStore, goal: morello.Goal) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE measured SET schedule = 'select Other'",
-        "UPDATE measured SET record = '{}', crc = 0",
-        "UPDATE measured SET machine = 'x'",
+        "UPDATE programs SET schedule = 'select Other'",
+        "UPDATE programs SET record = '{}', crc = 0",
+        "UPDATE programs SET machine = 'x'",
     ],
 )
 def test_what_was_changed_is_damage(store: SpecStore, goal: morello.Goal, change: str) -> None:
@@ -77,6 +77,6 @@ def test_what_was_changed_is_damage(store: SpecStore, goal: morello.Goal, change
     with sqlite3.connect(path) as connection:
         connection.execute(change)
     again = SpecStore(path)
-    with pytest.raises(Damaged, match="a measured program has changed"):
+    with pytest.raises(Damaged, match="a stored program has changed"):
         again.measured(goal.target, goal.spec)
-    assert len([*upkeep.damage(again)]) == 1
+    assert len([*maintenance.damage(again)]) == 1

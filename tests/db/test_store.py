@@ -89,7 +89,7 @@ def other_database(path: Path) -> None:
     ("make", "message"),
     [
         (lambda path: path.write_bytes(b"no database at all, but long enough to look at" * 50), "not a database"),
-        (other_database, "no Morello database"),
+        (other_database, "not a Morello database"),
         (lambda path: path.mkdir(), "unable to open"),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_cannot_be_saved_is_still_given(tmp_path: Path, monkeypatch: pytest
         raise MorelloError("the disk is full")
 
     monkeypatch.setattr(SpecStore, "add", full)
-    with pytest.warns(NotSaved, match="what was found is not saved: the disk is full"):
+    with pytest.warns(NotSaved, match="answers are not saved: the disk is full"):
         goal, searched = solve(SpecStore(tmp_path / "solved.db"))
     assert searched > 0
     assert goal.impl != morello.goal(TEXT, target="x86_avx2").impl
@@ -126,8 +126,8 @@ def test_steps_that_do_not_give_what_is_stored_of_them(avx2: Target, tmp_path: P
     goal, _ = solve(SpecStore(tmp_path / "good.db"))
     assert isinstance(goal.impl, Node)
     for name, change, words in [
-        ("cost", {"cost": goal.impl.expansion.cost + 1}, "does not give what is stored"),
-        ("step", {"step": "tile [9, 9, 9, 9]"}, "does not give what is stored"),
+        ("cost", {"cost": goal.impl.expansion.cost + 1}, "the stored step `.*` is wrong"),
+        ("step", {"step": "tile [9, 9, 9, 9]"}, "the stored step `.*` is wrong"),
         ("text", {"step": "fly [1]"}, "unknown step"),
     ]:
         store = SpecStore(tmp_path / f"{name}.db")

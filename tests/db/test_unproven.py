@@ -12,13 +12,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from morello.api.goals import Goal
-from morello.db import database_cache, unproven, upkeep
-from morello.db.block import AnswerKind
+from morello.db import database_cache, maintenance
+from morello.db.answers import AnswerKind
 from morello.db.database_cache import DatabaseCache
 from morello.db.file import Damaged
+from morello.db.incumbents import find_incumbent, store_incumbent
+from morello.db.program_texts import read_programs, write_program
 from morello.db.store import SpecStore
 from morello.errors import Undecided
 from morello.frontend.parser import parse_spec
@@ -48,7 +51,7 @@ def approach(path: Path, target: Target, budget: SearchBudget) -> Incumbent:
 
 
 def stored(path: Path, target: Target) -> Incumbent | None:
-    return unproven.find(SpecStore(path).file, target, parse_spec(TEXT, target))
+    return find_incumbent(SpecStore(path).file, target, parse_spec(TEXT, target))
 
 
 def test_it_is_handed_out_at_once_as_what_it_is(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +125,7 @@ def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target)
     approach(path, avx2, EASY)
     best = SearchSession(avx2).synthesize(parse_spec(TEXT, avx2))
     cost = int(cost_and_peak(best).cost)
-    unproven.keep(SpecStore(path).file, avx2, Incumbent(best, cost, cost - 1, 1))
+    store_incumbent(SpecStore(path).file, avx2, Incumbent(best, cost, cost - 1, 1))
     assert approach(path, avx2, SearchBudget()) == Incumbent(best, cost, cost)
     assert stored(path, avx2) is None
 
@@ -184,47 +187,49 @@ def test_a_killed_search_loses_nothing_that_it_told(told: int, tmp_path: Path, a
     assert approach(path, avx2, SearchBudget()).impl == best
 
 
-def test_what_is_written_is_checked(tmp_path: Path, avx2: Target) -> None:
+@pytest.mark.parametrize("column", ["spec", "schedule", "record", "crc"])
+def test_a_changed_row_is_damage(column: str, tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     approach(path, avx2, EASY)
-    assert [*upkeep.damage(SpecStore(path), [avx2])] == []
-    changes: list[tuple[str, Any]] = [("cost", 1), ("low", 1 << 60), ("effort", -1), ("schedule", ""), ("crc", 0)]
-    for column, value in changes:
-        with sqlite3.connect(path) as connection:
-            ((before,),) = connection.execute(f"SELECT {column} FROM unproven").fetchall()
-            connection.execute(f"UPDATE unproven SET {column} = ?", (value,))
-        with pytest.raises(Damaged, match="an unproven program"):
-            approach(path, avx2, EASY)
-        assert len([*upkeep.damage(SpecStore(path), [avx2])]) == 1
-        with sqlite3.connect(path) as connection:
-            connection.execute(f"UPDATE unproven SET {column} = ?", (before,))
-
-
-@pytest.mark.parametrize("change", [{"cost": 3_000}, {"schedule": "to_accum"}, {"schedule": "select Nothing"}])
-def test_a_program_that_is_none_is_damage(change: dict[str, Any], tmp_path: Path, avx2: Target) -> None:
-    """Checksums are right in a file that somebody made to deceive."""
-    path = tmp_path / "specs.db"
-    approach(path, avx2, EASY)
+    assert [*maintenance.damage(SpecStore(path), [avx2])] == []
     with sqlite3.connect(path) as connection:
-        for column, value in change.items():
-            connection.execute(f"UPDATE unproven SET {column} = ?", (value,))
-        rows = connection.execute("SELECT spec, cost, low, effort, schedule FROM unproven").fetchall()
-        (whose,) = SpecStore(path).file.rows("SELECT hash FROM fingerprints")
-        for row in rows:
-            crc = unproven._crc(type("Print", (), {"hash": whose[0]})(), row)  # pyright: ignore
-            connection.execute("UPDATE unproven SET crc = ?", (crc,))
-    with pytest.raises(Damaged, match="an unproven program of Softmax"):
-        approach(path, avx2, EASY)
-    assert len([*upkeep.damage(SpecStore(path), [avx2])]) == 1
+        connection.execute(f"UPDATE programs SET {column} = {'crc + 1' if column == 'crc' else f'{column} || 1'}")
+    if column != "spec":
+        with pytest.raises(Damaged, match="a stored program has changed"):
+            approach(path, avx2, EASY)
+    assert len([*maintenance.damage(SpecStore(path), [avx2])]) == 1
 
 
-def test_upkeep_counts_and_drops_them(tmp_path: Path, avx2: Target) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"record": '{"cost": 3000, "low": 1, "expansions": 0}'},
+        {"record": '{"cost": 1, "low": 2, "expansions": 0}'},
+        {"record": "[]"},
+        {"schedule": "to_accum"},
+        {"schedule": "select Nothing"},
+    ],
+)
+def test_a_row_that_does_not_give_its_program_is_damage(change: dict[str, Any], tmp_path: Path, avx2: Target) -> None:
+    """An adversarial file has right checksums."""
     path = tmp_path / "specs.db"
     approach(path, avx2, EASY)
-    assert [one.unproven for one in upkeep.summaries(SpecStore(path))] == [1]
-    upkeep.prune(SpecStore(path), [avx2], lower=False)
+    file = SpecStore(path).file
+    (row,) = read_programs(file, "TRUE")
+    with file.writing():
+        write_program(file, attrs.evolve(row, **change))
+    with pytest.raises(Damaged, match=r"the unproven program of .*Softmax"):
+        approach(path, avx2, EASY)
+    assert len([*maintenance.damage(SpecStore(path), [avx2])]) == 1
+
+
+def test_maintenance_counts_and_drops_them(tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    approach(path, avx2, EASY)
+    assert [one.unproven for one in maintenance.summaries(SpecStore(path))] == [1]
+    maintenance.prune(SpecStore(path), [avx2], lower=False)
     assert stored(path, avx2)
-    upkeep.prune(SpecStore(path), [avx2], lower=True)
+    maintenance.prune(SpecStore(path), [avx2], lower=True)
     assert stored(path, avx2) is None
 
 

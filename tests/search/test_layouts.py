@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from morello.db import unproven
 from morello.db.database_cache import DatabaseCache
+from morello.db.incumbents import find_incumbent
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
@@ -189,7 +189,7 @@ def test_bounds_survive_an_interrupt_while_layout_bounds_are_made(
         SearchSession(avx2, refine_after=LATE[1], progress=stop, cache=DatabaseCache(store)).search_within(
             spec, SearchBudget(gap=0.001)
         )
-    known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)
+    known = find_incumbent(SpecStore(tmp_path / "specs.db").file, avx2, spec)
     assert known
     assert known.cost == cost_and_peak(known.impl).cost
     assert known.low < known.cost

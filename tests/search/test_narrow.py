@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from morello.db import unproven
 from morello.db.database_cache import DatabaseCache
+from morello.db.incumbents import find_incumbent
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32, I8
@@ -151,7 +151,7 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
     known = search.incumbents.get(spec)
     assert known
     assert cost_and_peak(known.impl).cost == known.cost == told[-1].high
-    assert unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
+    assert find_incumbent(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
 
 
 def test_smaller_spaces_are_parts_of_the_space_that_they_are_smaller_than(avx2: Target) -> None:

@@ -51,14 +51,13 @@ def conditions(folder: Path) -> None:
     print(f"full disk    {disks.full_disk(folder / 'disk') or 'not tried: no disk may be mounted here'}")
     print(f"read-only    {disks.read_only(folder / 'fixed', 3)}")
     make(folder / "other.db", 1)
-    for name, version in (("newer file", 99), ("older file", 0)):
-        flips.mark(folder / "other.db", APPLICATION, version)
-        try:
-            SpecStore(folder / "other.db")
-        except MorelloError as error:
-            print(f"{name:<12} {error}")
-        else:
-            raise Broken("a file of another version was opened")
+    flips.mark(folder / "other.db", APPLICATION, 99)
+    try:
+        SpecStore(folder / "other.db")
+    except MorelloError as error:
+        print(f"newer file   {error}")
+    else:
+        raise Broken("a file of a newer version was opened")
 
 
 def _calls(loaded: shim.Shim, every: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from morello.db import guard
+from morello.db import file
 from morello.errors import MorelloError
 from tools.faults.forks import Ending, forked
 from tools.faults.pieces import Broken
@@ -73,7 +73,7 @@ class Injector:
         self._shim = shim
         self._folder = scratch() / "work"
         # A lock that fails looks to SQLite like one that somebody else holds.
-        guard.PATIENCE = 0
+        file.PATIENCE = 0
         warm()
         # Forked processes would copy what the collector of garbage looks at.
         gc.freeze()

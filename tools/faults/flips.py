@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from morello.db import upkeep
+from morello.db import maintenance
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from tools.faults.pieces import TARGET, look, piece, require
@@ -55,6 +55,9 @@ def _ask(path: Path, pieces: int) -> str:
         store = SpecStore(path)
     except MorelloError:
         return "refused at once"
+    if path.with_name(f"{path.name}.old-1").exists():
+        store.close()
+        return "set aside"
     for number in range(pieces):
         try:
             states.add(look(store, number))
@@ -68,7 +71,7 @@ def _ask(path: Path, pieces: int) -> str:
     require("unclear" not in states, "a message that does not name the file, or no remedy")
     found = "refused" if "refused" in states else "right" if states == {"all"} else "missing"
     if found == "missing":
-        require([*upkeep.damage(store)], "something is missing, and `morello db verify` does not tell")
+        require([*maintenance.damage(store)], "something is missing, and `morello db verify` does not tell")
     store.close()
     return found
 

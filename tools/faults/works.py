@@ -18,8 +18,8 @@ import attrs
 import numpy as np
 
 from morello.build.toolchain import BASE_FLAGS, Compiler, find_compiler
-from morello.db import upkeep
-from morello.db.exchange import merge
+from morello.db import maintenance
+from morello.db.export_import import import_tables
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.run.function import NativeFunction
@@ -107,7 +107,7 @@ class ShortDatabase(Work):
         for number in {*cls.pieces, 50} - promised:
             store.add(TARGET, piece(number))
             require(look(store, number) == "all", "what was just stored is not there")
-        require(not [*upkeep.damage(store)], "the database is damaged")
+        require(not [*maintenance.damage(store)], "the database is damaged")
         store.close()
 
     def _open(self) -> None:
@@ -142,14 +142,14 @@ class Database(ShortDatabase):
         other = SpecStore(self.folder / "other.db")
         try:
             # What is stored here are no programs, so nothing of it could be proven.
-            merge(self.store, [other], trust=True)
+            import_tables(self.store, other.tables(), trust=True)
             self.promises.make(2)
             self.promises.make(3)
         finally:
             other.close()
 
     def _prune(self) -> None:
-        upkeep.prune(self.store, [TARGET], lower=False)
+        maintenance.prune(self.store, [TARGET], lower=False)
 
 
 def _check(store: SpecStore, promised: set[int], possible: Sequence[int]) -> None:

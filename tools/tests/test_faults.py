@@ -23,7 +23,7 @@ import sqlite3
 from contextlib import contextmanager, nullcontext
 from tools.faults import calls, power, shim, works
 loaded = shim.load()
-from morello.db import file, guard
+from morello.db import file
 from morello.build import cache
 from tools.faults.shim import Fault
 """
@@ -74,13 +74,12 @@ def test_power_may_be_lost(work: str) -> None:
     [
         pytest.param(
             """
-whole = guard.connect
-def connect(path, options=""):
+whole = file._prepared
+def prepared(path, options=""):
     connection = whole(path, options)
-    with connection.lifted():
-        connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA synchronous = OFF")
     return connection
-file.connect = connect
+file._prepared = prepared
 """,
             "power.main(loaded, [works.ShortDatabase], every=5)",
             "lost",
@@ -92,7 +91,7 @@ file.connect = connect
 def writing(self):
     with self.messages():
         yield self.connection
-file.File.writing = writing
+file.DatabaseFile.writing = writing
 """,
             "calls.main(loaded, [works.ShortDatabase], [Fault.ENOSPC], every=40)",
             "is damaged|in part",
@@ -109,7 +108,7 @@ cache.os.fsync = lambda file: None
         ),
         pytest.param(
             """
-file.File.messages = lambda store: nullcontext()
+file.DatabaseFile.messages = lambda store: nullcontext()
 """,
             "calls.main(loaded, [works.ShortDatabase], [Fault.EIO], every=40)",
             "OperationalError",

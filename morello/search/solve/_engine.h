@@ -158,7 +158,7 @@ typedef struct {
     const int64_t *low;       /* [count, rank + levels] */
     const int64_t *high;
     const int8_t *kind;       /* [count]: 0: the cost; 1: a lower bound; 2: no program */
-    const int8_t *foreign;    /* [count]: 1: unverified */
+    const int8_t *unverified; /* [count]: 1: imported, not proven here */
     const int64_t *numerator; /* [count]: cost per point of the iteration space */
     const int64_t *denominator;
     const int64_t *const *size_at;   /* [rank][shapes]: coordinates */

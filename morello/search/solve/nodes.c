@@ -331,7 +331,7 @@ int recall(State *state, uint32_t number, const Answers *known) {
         if (!contains(state, known, at, shape, node->limits)) {
             continue;
         }
-        if (known->foreign[at]) {
+        if (known->unverified[at]) {
             claimed |= known->kind[at] == 0;
             continue;
         }

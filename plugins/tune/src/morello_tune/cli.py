@@ -22,7 +22,6 @@ from morello.cli.common import (
     with_goals,
 )
 from morello.cli.output import check_writable, write_file
-from morello.db.default import SavingStore
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.progress import Display, line, short
@@ -221,7 +220,7 @@ def _opened(path: str | None) -> SpecStore | None:
         return None
     if not Path(path).exists():
         raise MorelloError(f"there is no database {path}", "give --reuse the database of a tune before")
-    return SavingStore(path, lambda error: None)
+    return SpecStore(path, report=lambda error: None)
 
 
 def _tuned(tuner: Tuner) -> TuningResult:
