@@ -1,4 +1,4 @@
-"""Makes one message of an exception that nobody foresaw, and a file with all that it takes to find the fault.
+"""Report unexpected exceptions: a message, and a file with everything needed to find the fault.
 
 Code that knows what is being done says so with `context`; whoever ends the program, such as the command line, asks for
 the message with `format`.
@@ -36,7 +36,7 @@ _PACKAGE = Path(__file__).parent
 
 @contextmanager
 def context(**facts: Fact) -> Iterator[None]:
-    """Attach `facts` to an exception that leaves the block and is a fault of Morello's; the innermost ones count."""
+    """Attach `facts` to an unexpected exception that leaves the block; inner ones take precedence."""
     try:
         yield
     except Exception as error:
@@ -47,7 +47,7 @@ def context(**facts: Fact) -> Iterator[None]:
 
 
 def format(error: BaseException, **facts: Fact) -> str:
-    """Write the bundle of an exception; return the message that says so."""
+    """Write the report of an exception to a file; return the message for the user."""
     what, text = _headline(error), report(error, **facts)
     path, fault = _written(text, type(error).__name__)
     lines = [f"error: {what}"]
@@ -88,9 +88,9 @@ def save(error: BaseException, **facts: Fact) -> Path | None:
 
 
 def report(error: BaseException, **facts: Fact) -> str:
-    """Return all that is known of a fault: what was being done, with what, and the traceback."""
+    """Return the report of a fault: facts, versions, environment and traceback."""
     told = sorted((name, value) for name, value in os.environ.items() if name.startswith("MORELLO_"))
-    # Whoever gets this is to see no secrets.
+    # Reports must not contain secrets.
     environment = [f"{name}={'***' if name.endswith('_KEY') else value}" for name, value in told]
     sections = {
         "fault": _headline(error),

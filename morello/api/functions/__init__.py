@@ -1,9 +1,9 @@
 """Functions on arrays that compile the kernel they need: matmul, einsum, softmax and others.
 
-When arrays first come, each compiles a kernel for their shapes, types and layouts, and calls that from then on. What
-search found is kept in the default database and what was built in the cache, so that another process need not search or
-build. Arrays may be of any library, as for `Kernel`, and are not copied; results are new arrays, row by row, of the
-library of the first one, or `out`, which is then returned. Functions may be called from several threads.
+The first call for arrays of some shapes, types and layouts compiles a kernel, which later calls use. The default
+database stores the results of searches and the cache stores libraries, so that other processes need not repeat either.
+Arrays may be of any library, as for `Kernel`, and are not copied. Results are new row-major arrays of the first array's
+library, or `out`. Functions may be called from several threads.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from morello.api.functions.calls import Options, Plan, call
+from morello.api.functions.calls import FunctionOptions, FunctionPlan, call
 from morello.api.functions.networks import plan_attention, plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
 from morello.errors import ArgumentError
 
-__all__ = ["Options", "attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
+__all__ = ["FunctionOptions", "attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
 
 Sizes = int | tuple[int, int]
 
 _einsum = partial(plan_product, "einsum")
 
 
-def einsum(expression: str, /, *arrays: Any, out: Any = None, **options: Unpack[Options]) -> Any:
-    """Return the product of two arrays that an expression such as `bmk,bkn->bmn` says, as numpy's `einsum` does.
+def einsum(expression: str, /, *arrays: Any, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
+    """Return the product of two arrays by an expression such as `bmk,bkn->bmn`, as numpy's `einsum` does.
 
-    It is one product of matrices, a batch of them, or a product of values. Sizes are those of the arrays; axes of size
-    1 are repeated. Raises ArgumentError for an expression that is none, or that needs copies of these arrays.
+    It is a product of matrices, a batch of them, or an elementwise product; axes of size 1 are broadcast. Raises
+    ArgumentError for a wrong expression, or one that needs copies of the arrays.
     """
     return call(_einsum, (expression,), arrays, out, options)
 
 
-def matmul(a: Any, b: Any, /, *, out: Any = None, **options: Unpack[Options]) -> Any:
+def matmul(a: Any, b: Any, /, *, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
     """Return the product a · b of matrices …×m×k and …×k×n, as numpy's `matmul` does; a vector is a row or a column.
 
     Axes before the last two are a batch; where one operand lacks them, or has size 1 there, it is the same for all of
@@ -43,18 +43,20 @@ def matmul(a: Any, b: Any, /, *, out: Any = None, **options: Unpack[Options]) ->
     return call(_plan_matmul, (), (a, b), out, options)
 
 
-def softmax(x: Any, /, axis: int = -1, *, out: Any = None, **options: Unpack[Options]) -> Any:
+def softmax(x: Any, /, axis: int = -1, *, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
     """Return e^(x − max) / Σ e^(x − max) along an axis, of f32 or bf16."""
     return call(plan_softmax, (axis,), (x,), out, options)
 
 
-def gelu(x: Any, /, form: Literal["erf", "tanh"] = "erf", *, out: Any = None, **options: Unpack[Options]) -> Any:
+def gelu(
+    x: Any, /, form: Literal["erf", "tanh"] = "erf", *, out: Any = None, **options: Unpack[FunctionOptions]
+) -> Any:
     """Return x/2 · (1 + erf(x/√2)) of f32 or bf16, or its approximation by tanh."""
     return call(plan_gelu, (form,), (x,), out, options)
 
 
 def layer_norm(
-    x: Any, gamma: Any, beta: Any, eps: float = 1e-5, /, *, out: Any = None, **options: Unpack[Options]
+    x: Any, gamma: Any, beta: Any, eps: float = 1e-5, /, *, out: Any = None, **options: Unpack[FunctionOptions]
 ) -> Any:
     """Return (x − mean) / √(variance + eps) · gamma + beta along the last axis, whose length gamma and beta have."""
     return call(plan_layer_norm, (eps,), (x, gamma, beta), out, options)
@@ -70,7 +72,7 @@ def conv2d(
     dilation: Sizes = 1,
     groups: int = 1,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[FunctionOptions],
 ) -> Any:
     """Return the convolution, as neural networks have it, of images b×c×H×W with filters f×(c/groups)×fh×fw.
 
@@ -82,13 +84,13 @@ def conv2d(
 
 
 def attention(
-    q: Any, k: Any, v: Any, /, *, scale: float | None = None, out: Any = None, **options: Unpack[Options]
+    q: Any, k: Any, v: Any, /, *, scale: float | None = None, out: Any = None, **options: Unpack[FunctionOptions]
 ) -> Any:
     """Return softmax(q · kᵀ · scale) · v for q …×m×d, k …×n×d and v …×n×e; `scale` is 1/√d by default."""
     return call(plan_attention, (scale,), (q, k, v), out, options)
 
 
-def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> Plan:
+def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     a, b = (array.ndim for array in arrays)
     if not a or not b:
         raise ArgumentError("matmul: an operand without axes", "multiply by it: it is a number")

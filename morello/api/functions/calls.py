@@ -1,4 +1,4 @@
-"""Calls of kernels that are compiled for the arrays at hand, and known from then on."""
+"""Compile kernels for the forms of arrays, and cache them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from morello.api import pipeline
-from morello.api.functions.views import Seen, Steps, back, through
+from morello.api.functions.views import ArrayView, Steps, back, through
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.errors import ArgumentError, MorelloError
@@ -25,12 +25,12 @@ from morello.run.dlpack import to_library_of
 from morello.search.budget import SearchBudget, available_memory
 
 
-class Options(TypedDict, total=False):
-    """Options that all functions take.
+class FunctionOptions(TypedDict, total=False):
+    """Options of all functions.
 
-    `target` is a target or the name of one, by default the one for this machine. `time_limit` ends a search after so
-    many seconds, `budget` as it says; by default a search takes about ten seconds at most. `progress` is that of
-    `Goal.synthesize`. On `threads=1`, the kernel is one for a single thread; else it uses as many as `Kernel` does.
+    `target` is a target or its name, by default the one for this machine. `time_limit` is the seconds of a search,
+    `budget` its budget; by default it takes about ten seconds. `progress` is that of `Goal.synthesize`. With
+    `threads=1`, the kernel has no parallel loops; other numbers are those of `Kernel`.
     """
 
     target: str | Target | None
@@ -41,8 +41,8 @@ class Options(TypedDict, total=False):
 
 
 @attrs.frozen
-class Settings:
-    """The options of a call; those with other `progress` are equal."""
+class CallSettings:
+    """The options of a call. `progress` does not affect equality."""
 
     target: str | Target | None = None
     time_limit: float | None = None
@@ -64,14 +64,14 @@ class Settings:
         return SearchBudget(self.time_limit, expansions=expansions, memory=available_memory() // 2)
 
     def chosen(self) -> Target:
-        """Return the target. Raises MorelloError for one that there is not."""
+        """Return the target. Raises MorelloError for an unknown name."""
         if self.target is None:
             return host_target()
         return installed().target(self.target) if isinstance(self.target, str) else self.target
 
 
 @attrs.frozen
-class Plan:
+class FunctionPlan:
     """A function on some arrays: a kernel's name and Spec, without its end, and how arrays become its operands.
 
     `inputs` are the operands' views with the places of the arrays in the function's call; `shape` is the result's.
@@ -79,8 +79,8 @@ class Plan:
 
     name: str
     head: str
-    inputs: tuple[tuple[int, Seen], ...]
-    output: Seen
+    inputs: tuple[tuple[int, ArrayView], ...]
+    output: ArrayView
     shape: tuple[int, ...]
     #: The operands' names, where the Spec is a graph: they are written with their shapes.
     names: tuple[str, ...] = ()
@@ -97,11 +97,11 @@ class Plan:
 
 
 #: Makes the plan of a function for arrays; `out` is the result's, if it is given.
-Planner = Callable[..., Plan]
+Planner = Callable[..., FunctionPlan]
 
 
 @attrs.frozen
-class Call:
+class FunctionCall:
     """A kernel, and how a function's arrays become its operands and its output the function's result."""
 
     kernel: Kernel
@@ -119,30 +119,32 @@ class Call:
         return through(made, self.result) if made.shape != self.result[0][1] or self.result[1:] else made
 
 
-_DEFAULT = Settings()
+_DEFAULT = CallSettings()
 _lock = threading.RLock()
-_calls: dict[Hashable, Call] = {}
+_calls: dict[Hashable, FunctionCall] = {}
 _kernels: dict[Hashable, Kernel] = {}
 
 
-def call(plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: Options) -> Any:
-    """Do what `plan` says for such arrays; compile it if none like them came before.
+def call(
+    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: FunctionOptions
+) -> Any:
+    """Call a function by its plan, with a kernel compiled at the first call for such arrays.
 
     Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
     """
-    settings = Settings(**options) if options else _DEFAULT
+    settings = CallSettings(**options) if options else _DEFAULT
     forms: list[Hashable] = [plan, parameters, settings]
     written = out
     for array in (*arrays, out) if out is not None else arrays:
         if type(array) is not np.ndarray:
-            return _foreign(plan, parameters, arrays, out, settings)
+            return _call_foreign(plan, parameters, arrays, out, settings)
         forms.append((array.dtype, array.shape, array.strides))
-    known = _known(key := tuple(forms)) or _learn(key, plan, parameters, arrays, written, settings)
+    known = _cached_call(key := tuple(forms)) or _compile_call(key, plan, parameters, arrays, written, settings)
     return known(arrays, written)
 
 
-def _known(key: Hashable) -> Call | None:
-    """Return the call that is known for such arrays. Raises ArgumentError for parameters that are lists or the like."""
+def _cached_call(key: Hashable) -> FunctionCall | None:
+    """Return the cached call for such arrays, or None. Raises ArgumentError for unhashable parameters."""
     try:
         return _calls.get(key)
     except TypeError as error:
@@ -151,10 +153,10 @@ def _known(key: Hashable) -> Call | None:
         ) from None
 
 
-def _foreign(
-    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
+def _call_foreign(
+    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: CallSettings
 ) -> Any:
-    """Do the same where not all arrays are numpy's: with torch's own views, else by numpy's."""
+    """Call with arrays of other libraries: through views of torch, or through numpy."""
     first = arrays[0]
     kind, written, give = type(first), out, None
     everything = arrays if out is None else (*arrays, out)
@@ -166,23 +168,28 @@ def _foreign(
     else:
         forms = [(one.dtype, one.shape, one.stride()) for one in everything]
     key = (plan, parameters, settings, kind, *forms)
-    known = _known(key) or _learn(key, plan, parameters, arrays, written, settings)
+    known = _cached_call(key) or _compile_call(key, plan, parameters, arrays, written, settings)
     made = known(arrays, written)
     return out if out is not None else made if give is None else give(made)
 
 
 def _seen(array: Any) -> np.ndarray:
-    """Return an array of any library as a plain one of numpy. Raises ArgumentError for what is none."""
+    """Return an array of any library as a numpy array. Raises ArgumentError for other objects."""
     found = in_numpy(array)
     if found is None:
         raise ArgumentError(f"expected an array, got {type(array).__name__}", "convert it: numpy.asarray(...)")
     return np.asarray(found)
 
 
-def _learn(
-    key: Hashable, plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
-) -> Call:
-    """Compile what arrays like these need, and know it from then on. Threads take turns."""
+def _compile_call(
+    key: Hashable,
+    plan: Planner,
+    parameters: tuple[Hashable, ...],
+    arrays: Sequence[Any],
+    out: Any,
+    settings: CallSettings,
+) -> FunctionCall:
+    """Compile and cache the call for arrays like these. Threads take turns."""
     views = [_seen(array) for array in arrays]
     planned = plan(*parameters, views, None if out is None else _seen(out))
     with _lock:
@@ -191,11 +198,11 @@ def _learn(
         kernel = _compiled(planned, settings)
         inputs = tuple((place, seen.steps) for place, seen in planned.inputs)
         result = back(planned.output.steps, planned.shape)
-        _calls[key] = Call(kernel, inputs, planned.output.steps, result, settings.threads)
+        _calls[key] = FunctionCall(kernel, inputs, planned.output.steps, result, settings.threads)
         return _calls[key]
 
 
-def _compiled(planned: Plan, settings: Settings) -> Kernel:
+def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
     target = settings.chosen()
     text = planned.spec(target.levels[-1].name, settings.threads == 1)
     key = text, planned.name, settings
@@ -208,7 +215,7 @@ def _compiled(planned: Plan, settings: Settings) -> Kernel:
 
 @cache
 def host_target() -> Target:
-    """Return the installed target that needs most of what this machine's CPU has. Raises MorelloError without one."""
+    """Return the installed target that uses the most features of this CPU. Raises MorelloError without one."""
     targets = [installed().target(name) for name in installed().names]
     able = [target for target in targets if not missing_features(target.info.cpu_features)]
     if not able:

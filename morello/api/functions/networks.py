@@ -9,14 +9,14 @@ from numbers import Integral, Real
 import attrs
 import numpy as np
 
-from morello.api.functions.calls import Plan
-from morello.api.functions.views import Seen, merged, result_like
+from morello.api.functions.calls import FunctionPlan
+from morello.api.functions.views import ArrayView, merged, result_like
 from morello.errors import ArgumentError
 
 
-def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of `softmax`. Raises ArgumentError for an axis that there is not."""
-    x = Seen.of(arrays[0], "softmax: x")
+    x = ArrayView.of(arrays[0], "softmax: x")
     if not isinstance(axis, Integral) or not -len(x.shape) <= axis < len(x.shape):
         raise ArgumentError(
             f"softmax: axis is {axis!r}, and x has {len(x.shape)} axes", "count from 0, or back from -1"
@@ -26,24 +26,24 @@ def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
     groups = merged([x, y], lambda one: one == along)
     src, made = x.grouped(groups), y.grouped(groups)
     head = f"Softmax[dim={groups.index([along])}]({_times(made.shape)}"
-    return Plan("softmax", head, ((0, src),), made, x.shape)
+    return FunctionPlan("softmax", head, ((0, src),), made, x.shape)
 
 
-def plan_gelu(form: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+def plan_gelu(form: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of `gelu`. Raises ArgumentError for another form."""
     if form not in ("erf", "tanh"):
         raise ArgumentError(f"gelu: form is {form!r}", "it is 'erf' or 'tanh'")
-    x = Seen.of(arrays[0], "gelu: x")
+    x = ArrayView.of(arrays[0], "gelu: x")
     y = result_like("gelu", x.dtype, x.shape, out)
     groups = merged([x, y])
     src, made = x.grouped(groups), y.grouped(groups)
-    return Plan("gelu", f"Gelu[form={form}]({_times(made.shape)}", ((0, src),), made, x.shape)
+    return FunctionPlan("gelu", f"Gelu[form={form}]({_times(made.shape)}", ((0, src),), made, x.shape)
 
 
-def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of `layer_norm`. Raises ArgumentError for gamma or beta that do not fit, and for a wrong eps."""
     names = ("x", "gamma", "beta")
-    x, *others = (Seen.of(array, f"layer_norm: {name}") for array, name in zip(arrays, names, strict=True))
+    x, *others = (ArrayView.of(array, f"layer_norm: {name}") for array, name in zip(arrays, names, strict=True))
     if not isinstance(eps, Real) or not 0 <= eps < math.inf:
         raise ArgumentError(f"layer_norm: eps is {eps!r}", "it is a number of at least 0, such as 1e-5")
     for one, name in zip(others, names[1:], strict=True):
@@ -60,14 +60,14 @@ def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | 
     rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=()) for one in others]
     inputs = (src, *rows)
     head = f"LayerNorm[eps={float(eps)!r}]({_times(made.shape)}"
-    return Plan("layer_norm", head, tuple(enumerate(inputs)), made, x.shape)
+    return FunctionPlan("layer_norm", head, tuple(enumerate(inputs)), made, x.shape)
 
 
 def plan_conv2d(
     stride: object, padding: object, dilation: object, groups: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
-) -> Plan:
+) -> FunctionPlan:
     """Return the plan of `conv2d`. Raises ArgumentError for shapes and parameters that do not fit."""
-    x, w = (Seen.of(array, f"conv2d: {name}") for array, name in zip(arrays, ("x", "w"), strict=True))
+    x, w = (ArrayView.of(array, f"conv2d: {name}") for array, name in zip(arrays, ("x", "w"), strict=True))
     if (len(x.shape), len(w.shape)) != (4, 4):
         raise ArgumentError(
             f"conv2d: x has shape {x.shape} and w {w.shape}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
@@ -96,12 +96,12 @@ def plan_conv2d(
         x, w, made = x.split(1, groups), w.split(0, groups), y.split(1, groups)
         shape, name = (b, groups, filters // groups, c, *sizes, *size), "GroupedConv"
     parameters = f"stride={[*strides]}, padding={[*pads, *after]}, dilation={[*dilations]}"
-    return Plan("conv2d", f"{name}[{parameters}]({_times(shape)}", ((0, x), (1, w)), made, y.shape)
+    return FunctionPlan("conv2d", f"{name}[{parameters}]({_times(shape)}", ((0, x), (1, w)), made, y.shape)
 
 
-def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of `attention`. Raises ArgumentError for shapes that do not fit, or a batch that needs copies."""
-    seen = [Seen.of(array, f"attention: {name}") for array, name in zip(arrays, "qkv", strict=True)]
+    seen = [ArrayView.of(array, f"attention: {name}") for array, name in zip(arrays, "qkv", strict=True)]
     shapes = [one.shape for one in seen]
     q, k, v = shapes
     if min(map(len, shapes)) < 2 or q[:-2] != k[:-2] or k[:-1] != v[:-1] or q[-1] != k[-1]:
@@ -125,7 +125,9 @@ def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.nd
         operands.append(one.ordered(order).grouped([batch, [last[0]], [last[1]]]))
     *inputs, made = operands
     equations = f"y = Matmul(p, v), p = Softmax(s), s = Scale[by={float(factor)!r}](r), r = Matmul(q, k)"
-    return Plan("attention", f"Compose([{equations}]", tuple(enumerate(inputs)), made, y.shape, ("q", "k", "v", "y"))
+    return FunctionPlan(
+        "attention", f"Compose([{equations}]", tuple(enumerate(inputs)), made, y.shape, ("q", "k", "v", "y")
+    )
 
 
 def _pair(name: str, given: object, least: int) -> tuple[int, int]:

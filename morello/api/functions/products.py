@@ -14,8 +14,8 @@ from string import ascii_letters
 import attrs
 import numpy as np
 
-from morello.api.functions.calls import Plan
-from morello.api.functions.views import Seen, dtype_of, merged, result_like
+from morello.api.functions.calls import FunctionPlan
+from morello.api.functions.views import ArrayView, dtype_of, merged, result_like
 from morello.errors import ArgumentError
 
 #: In place of the letter of an axis of size 1, which is no part of a dimension.
@@ -26,12 +26,12 @@ _NONE = " "
 class Term:
     """An array with a letter for each axis, and how messages call it."""
 
-    seen: Seen
+    seen: ArrayView
     letters: str
     name: str
 
     @classmethod
-    def of(cls, seen: Seen, letters: str, name: str) -> Term:
+    def of(cls, seen: ArrayView, letters: str, name: str) -> Term:
         kept = (_NONE if size == 1 else one for one, size in zip(letters, seen.shape, strict=True))
         return cls(seen, "".join(kept), name)
 
@@ -48,7 +48,7 @@ class Term:
                 return group
         return None
 
-    def viewed(self, batch: str, groups: Sequence[str], repeats: int) -> Seen:
+    def viewed(self, batch: str, groups: Sequence[str], repeats: int) -> ArrayView:
         """Return it with a dimension for the batch, if there is one, and for each group.
 
         Where it has none of the batch, it is `repeats` times the same.
@@ -64,7 +64,7 @@ class Term:
         return grouped.repeated(repeats) if batch and len(own) == len(groups) else grouped
 
 
-def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
+def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of an expression of two arrays; `name` is that of the function.
 
     Raises ArgumentError for an expression that is no product, or that needs copies of these arrays.
@@ -72,7 +72,7 @@ def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: 
     what = name if name != "einsum" else f"einsum {expression!r}"
     *inputs, result = _letters(what, expression, [array.ndim for array in arrays])
     terms = [
-        Term.of(Seen.of(array, f"{what}: operand {place}"), letters, f"operand {place}")
+        Term.of(ArrayView.of(array, f"{what}: operand {place}"), letters, f"operand {place}")
         for place, (array, letters) in enumerate(zip(arrays, inputs, strict=True))
     ]
     sizes = _sizes(what, terms)
@@ -82,7 +82,7 @@ def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: 
     return _plan(name, what, terms, Term.of(target, result, "the result" if out is None else "out"), sizes)
 
 
-def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping[str, int]) -> Plan:
+def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping[str, int]) -> FunctionPlan:
     left, right = terms
     kept = out.letters.replace(_NONE, "")
     rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (right, left))
@@ -97,7 +97,7 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
             b, *others = (math.prod(sizes[one] for one in letters) for letters in (batch, m, k, n))
             one, other, made = (term.viewed(batch, groups, b) for term, groups in ways)
             head = f"Matmul({'×'.join(map(str, (b, *others) if batch else others))}"
-            return Plan(name, head, tuple(zip(places, (one, other), strict=True)), made, out.seen.shape)
+            return FunctionPlan(name, head, tuple(zip(places, (one, other), strict=True)), made, out.seen.shape)
     raise _scattered(what, lhs, rhs, out)
 
 
@@ -116,14 +116,14 @@ def _dimensions(lhs: Term, rhs: Term, kept: str) -> Iterator[tuple[str, str, str
             yield batch, m, k, n
 
 
-def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> Plan:
+def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> FunctionPlan:
     """Return the plan of a product of value and value."""
     every = [
         term.seen.ordered(term.order(kept)).grouped([[axis] for axis in range(-len(kept), 0)]) for term in (*terms, out)
     ]
     groups = merged(every)
     lhs, rhs, made = (one.grouped(groups) for one in every)
-    return Plan(name, f"Mul({'×'.join(map(str, made.shape))}", ((0, lhs), (1, rhs)), made, out.seen.shape)
+    return FunctionPlan(name, f"Mul({'×'.join(map(str, made.shape))}", ((0, lhs), (1, rhs)), made, out.seen.shape)
 
 
 def _letters(what: str, expression: str, ranks: Sequence[int]) -> list[str]:

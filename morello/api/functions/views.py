@@ -40,7 +40,7 @@ def dtype_of(given: np.dtype, what: str) -> DType:
 
 
 @attrs.frozen
-class Seen:
+class ArrayView:
     """An array that is to be an operand: data type, shape, strides in values, and the steps that lead there."""
 
     dtype: DType
@@ -49,7 +49,7 @@ class Seen:
     steps: Steps = ()
 
     @classmethod
-    def of(cls, array: np.ndarray, what: str) -> Seen:
+    def of(cls, array: np.ndarray, what: str) -> ArrayView:
         """Return an array as it is. Raises ArgumentError for one that no kernel takes; `what` names it."""
         dtype = dtype_of(array.dtype, what)
         if 0 in array.shape:
@@ -63,41 +63,43 @@ class Seen:
         return cls(dtype, array.shape, tuple(stride for stride, _ in strides))
 
     @classmethod
-    def fresh(cls, dtype: DType, shape: Sequence[int]) -> Seen:
+    def fresh(cls, dtype: DType, shape: Sequence[int]) -> ArrayView:
         """Return an array that is yet to be made, row by row."""
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return cls(dtype, tuple(shape), strides)
 
-    def ordered(self, order: Sequence[int]) -> Seen:
+    def ordered(self, order: Sequence[int]) -> ArrayView:
         """Return it with its axes in this order."""
         order = tuple(order)
         if order == tuple(range(len(order))):
             return self
         shape, strides = ([values[axis] for axis in order] for values in (self.shape, self.strides))
-        return Seen(self.dtype, tuple(shape), tuple(strides), (*self.steps, (ORDER, order)))
+        return ArrayView(self.dtype, tuple(shape), tuple(strides), (*self.steps, (ORDER, order)))
 
-    def grouped(self, groups: Sequence[Sequence[int]]) -> Seen:
+    def grouped(self, groups: Sequence[Sequence[int]]) -> ArrayView:
         """Return it with a dimension for each group of neighbouring axes that join; axes in no group have size 1."""
         shape = tuple(math.prod(self.shape[axis] for axis in group) for group in groups)
         strides = tuple(self.strides[long[-1]] if (long := self._long(group)) else 0 for group in groups)
-        return Seen(self.dtype, shape, strides, self.steps if shape == self.shape else (*self.steps, (SHAPE, shape)))
+        return ArrayView(
+            self.dtype, shape, strides, self.steps if shape == self.shape else (*self.steps, (SHAPE, shape))
+        )
 
-    def repeated(self, times: int) -> Seen:
+    def repeated(self, times: int) -> ArrayView:
         """Return it as one of so many in a batch that are all the same; the steps lead to one of them."""
-        return Seen(self.dtype, (times, *self.shape), (0, *self.strides), self.steps)
+        return ArrayView(self.dtype, (times, *self.shape), (0, *self.strides), self.steps)
 
-    def parted(self, part: tuple[slice, ...]) -> Seen:
+    def parted(self, part: tuple[slice, ...]) -> ArrayView:
         """Return a part of it that begins where it does."""
         shape = tuple(len(range(*each.indices(size))) for each, size in zip(part, self.shape, strict=True))
         steps = self.steps if shape == self.shape else (*self.steps, (PART, part))
-        return Seen(self.dtype, shape, self.strides, steps)
+        return ArrayView(self.dtype, shape, self.strides, steps)
 
-    def split(self, axis: int, parts: int) -> Seen:
+    def split(self, axis: int, parts: int) -> ArrayView:
         """Return it with an axis as two, of which the first has size `parts`."""
         size = self.shape[axis] // parts
         shape = (*self.shape[:axis], parts, size, *self.shape[axis + 1 :])
         strides = (*self.strides[:axis], self.strides[axis] * size, *self.strides[axis:])
-        return Seen(self.dtype, shape, strides, (*self.steps, (SHAPE, shape)))
+        return ArrayView(self.dtype, shape, strides, (*self.steps, (SHAPE, shape)))
 
     def joins(self, group: Sequence[int]) -> bool:
         """Return whether one stride leads through these axes, the slowest first."""
@@ -124,16 +126,16 @@ class Seen:
         return f"({shape}{self.dtype}, {level}{layout}{'' if contig == len(axes) else f', c{contig}'})"
 
 
-def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> Seen:
+def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> ArrayView:
     """Return a result of some type: `out` if it is given, of whatever type. Raises ArgumentError for another shape."""
     if out is None:
-        return Seen.fresh(dtype, shape)
+        return ArrayView.fresh(dtype, shape)
     if out.shape != shape:
         raise ArgumentError(f"{what}: out has shape {out.shape}, the result {shape}", "pass an array of its shape")
-    return Seen.of(out, f"{what}: out")
+    return ArrayView.of(out, f"{what}: out")
 
 
-def merged(arrays: Sequence[Seen], apart: Callable[[int], bool] = lambda axis: False) -> list[list[int]]:
+def merged(arrays: Sequence[ArrayView], apart: Callable[[int], bool] = lambda axis: False) -> list[list[int]]:
     """Return groups of neighbouring axes that one stride leads through in all of some arrays of one shape.
 
     Axes of size 1 are left out, those to be `apart` are groups of their own.
