@@ -433,11 +433,10 @@ class Emission:
         return body
 
     def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:
-        if not heads:
+        with ExitStack() as stack:
+            for head in heads:
+                stack.enter_context(self.writer.block(head))
             body()
-            return
-        with self.writer.block(heads[0]):
-            self._nest(heads[1:], body)
 
     def _bodies(
         self,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 Num: TypeAlias = int | npt.NDArray[np.int64]
+#: Either ints alone, or numbers of a batch.
+NumT = TypeVar("NumT", int, Num)
 Mask: TypeAlias = bool | npt.NDArray[np.bool_]
 #: Cells of a batch; `None` for all of them, and for a single Spec.
 CellIndices: TypeAlias = npt.NDArray[np.intp] | None
@@ -32,11 +34,7 @@ def product(numbers: Iterable[Num]) -> Num:
     return result
 
 
-@overload
-def ceil_div(a: int, b: int) -> int: ...
-@overload
-def ceil_div(a: Num, b: Num) -> Num: ...
-def ceil_div(a: Num, b: Num) -> Num:
+def ceil_div(a: NumT, b: NumT) -> NumT:
     """Return a / b, rounded up."""
     return -(-a // b)
 

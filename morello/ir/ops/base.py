@@ -13,7 +13,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.index import IndexExpr
-from morello.ir.numbers import Num, product
+from morello.ir.numbers import Num, NumT, product
 
 Shape: TypeAlias = tuple[int, ...]
 Arrays: TypeAlias = Sequence[np.ndarray]
@@ -60,11 +60,7 @@ class Operand:
     writes: bool = False
     shrink: tuple[int, ...] = ()
 
-    @overload
-    def shape(self, sizes: Sequence[int]) -> tuple[int, ...]: ...
-    @overload
-    def shape(self, sizes: Sequence[Num]) -> tuple[Num, ...]: ...
-    def shape(self, sizes: Sequence[Num]) -> tuple[Num, ...]:
+    def shape(self, sizes: Sequence[NumT]) -> tuple[NumT, ...]:
         """Return the shape of the operand, or of its tile, for these iteration sizes."""
         less = self.shrink or (0,) * len(self.dims)
         return tuple(

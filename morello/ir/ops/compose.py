@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from typing import TypeVar, overload
+from typing import TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, DType
-from morello.ir.numbers import Num
+from morello.ir.numbers import NumT
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, memoized
 from morello.ir.ops.wiring import ComposeStage, Extent, Wiring, chained, extents, ranks_of, wire
 
@@ -189,19 +189,11 @@ class Compose(Operation):
     def initials(self) -> tuple[Operation | None, ...]:
         return self.stages[0].op.initials()
 
-    @overload
-    def stage_shape(self, stage: int, shape: Sequence[int]) -> tuple[int, ...]: ...
-    @overload
-    def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
-    def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
+    def stage_shape(self, stage: int, shape: Sequence[NumT]) -> tuple[NumT, ...]:
         """Return the iteration shape of a stage of a Compose of `shape`."""
         return tuple(extent.size(shape) for extent in self.wiring.stages[stage])
 
-    @overload
-    def intermediate_shape(self, stage: int, shape: Sequence[int]) -> tuple[int, ...]: ...
-    @overload
-    def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
-    def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
+    def intermediate_shape(self, stage: int, shape: Sequence[NumT]) -> tuple[NumT, ...]:
         """Return the shape of a stage's output."""
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
@@ -335,11 +327,7 @@ class Piece:
     dims: tuple[Extent, ...]
     args: tuple[int, ...]
 
-    @overload
-    def shape(self, whole: Sequence[int]) -> tuple[int, ...]: ...
-    @overload
-    def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]: ...
-    def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]:
+    def shape(self, whole: Sequence[NumT]) -> tuple[NumT, ...]:
         """Return the iteration shape, from that of the whole."""
         return tuple(extent.size(whole) for extent in self.dims)
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import gcd, lcm
-from typing import overload
 
 import attrs
 
 from morello.errors import SpecError
-from morello.ir.numbers import Num
+from morello.ir.numbers import NumT
 from morello.ir.ops.base import Operand, Operation
 
 Terms = tuple[tuple[int, int], ...]
@@ -48,11 +47,7 @@ class Extent:
     terms: Terms
     less: int = 0
 
-    @overload
-    def size(self, sizes: Sequence[int]) -> int: ...
-    @overload
-    def size(self, sizes: Sequence[Num]) -> Num: ...
-    def size(self, sizes: Sequence[Num]) -> Num:
+    def size(self, sizes: Sequence[NumT]) -> NumT:
         """Return the size for these iteration sizes."""
         return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
 
