@@ -118,7 +118,7 @@ class ShortDatabase(Work):
         self.promises.make(number)
 
     def _read(self) -> None:
-        self.store.forget()
+        self.store.clear_cache()
         _check(self.store, self.promises.made(), self.pieces)
 
     def _close(self) -> None:
