@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from hypothesis import settings
-from morello_tune import Candidate
+from morello_tune import TuningCandidate
 
 from morello import api
 from morello.api.goals import Goal
@@ -42,6 +42,6 @@ def start() -> Goal:
     return found("product")
 
 
-def candidate(name: str) -> Candidate:
+def candidate(name: str) -> TuningCandidate:
     goal = found(name)
-    return Candidate(target=goal.target, impl=goal.impl)
+    return TuningCandidate(target=goal.target, impl=goal.impl)

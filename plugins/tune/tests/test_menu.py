@@ -7,7 +7,7 @@ from typing import Any
 
 import pluggy
 import pytest
-from morello_tune import Candidate, MenuItem, Proposer, TuningInfo, TuningPlugin, hooks
+from morello_tune import MenuItem, Proposer, TuningCandidate, TuningInfo, TuningPlugin, hooks
 from morello_tune.hooks import tuning_info
 from morello_tune.menu import STANDARD, menu_for, sizes_near
 from morello_tune.proposers import proposers_for
@@ -26,7 +26,7 @@ def with_x86(plugin: Any) -> pluggy.PluginManager:
     return manager_of(hooks.GROUP, hooks, {"x86_avx2": own, "other": plugin})
 
 
-def edits(item: MenuItem, of: Candidate) -> list[Schedule]:
+def edits(item: MenuItem, of: TuningCandidate) -> list[Schedule]:
     return [*item.edits(of)] if item.applies(of) else []
 
 

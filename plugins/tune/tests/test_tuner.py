@@ -108,12 +108,7 @@ def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[TuningResult, S
     assert "larger than 64" in reasons[1]
     done.kernel.check()
     (items,) = done.items
-    assert (items.item, items.samples, items.measured, items.accepted) == (
-        "script",
-        5,
-        1,
-        1,
-    )
+    assert (items.item, items.samples, items.measured, items.accepted) == ("script", 5, 1, 1)
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
     assert [one["event"] for one in lines] == ["start", *["sample"] * 5, "end"]
     assert lines[1]["feedback"]["holds"]["L1"] == 32768
@@ -259,12 +254,12 @@ def test_plans_are_the_same_for_the_same_seed() -> None:
         start = attrs.evolve(goal, position=Position(goal.impl))
         evaluator = Evaluator(start, find_compiler(None))
         of = api.compile(start, db=False).goal
-        from morello_tune import Candidate
+        from morello_tune import TuningCandidate
         from morello_tune.menu import STANDARD
 
         task = TuningTask(
             name="kernel",
-            start=Candidate(target=goal.target, impl=of.impl),
+            start=TuningCandidate(target=goal.target, impl=of.impl),
             info=TuningInfo(),
             seed=seed,
             read=evaluator.read,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pluggy
-from morello_tune import Candidate, TuningTask
+from morello_tune import TuningCandidate, TuningTask
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState
 from morello_tune.evaluate import Evaluator
 from morello_tune.hooks import tuning_info
@@ -39,7 +39,7 @@ def test_items_lead_to_the_best_program(registry: Registry, tuning_plugins: plug
     menu, now = menu_for("gemmini", tuning_plugins), plain
     counts = [_work(now)]
     for name in ("resident", "overwrite"):
-        of = Candidate(target=now.target, impl=now.impl)
+        of = TuningCandidate(target=now.target, impl=now.impl)
         made = [_completed(now, schedule_text(one), registry) for one in menu[name].edits(of)]
         now = min(made, key=lambda goal: api.compile(goal).cost)
         counts.append(_work(now))

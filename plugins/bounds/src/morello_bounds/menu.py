@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from morello_tune import Candidate, MenuItem, hookimpl
+from morello_tune import MenuItem, TuningCandidate, hookimpl
 from morello_tune.edits import child_started, distinct_edits, sites
 
 from morello.rewrites.base import Rewrite
@@ -13,7 +13,7 @@ from morello.schedule import Schedule
 from morello_bounds.mappers import STANDARD
 
 
-def _edits(candidate: Candidate) -> Iterator[Schedule]:
+def _edits(candidate: TuningCandidate) -> Iterator[Schedule]:
     def found() -> Iterator[Callable[[], Schedule]]:
         root = next(sites(candidate.impl))
         for mapper in STANDARD:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from morello_tune.api import TuningOptions, tune
     from morello_tune.hooks import TuningPlugin, hookimpl
     from morello_tune.interface import (
-        Candidate,
         Feedback,
         MenuItem,
         PlanRequest,
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
         ProposalOutcome,
         Proposer,
         ProposerSession,
+        TuningCandidate,
         TuningInfo,
         TuningTask,
     )
 
 _MODULES = {"tune": "api", "TuningOptions": "api", "TuningPlugin": "hooks", "hookimpl": "hooks"}
 __all__ = [
-    "Candidate",
     "Feedback",
     "MenuItem",
     "PlanRequest",
@@ -41,6 +40,7 @@ __all__ = [
     "ProposalOutcome",
     "Proposer",
     "ProposerSession",
+    "TuningCandidate",
     "TuningInfo",
     "TuningOptions",
     "TuningPlugin",

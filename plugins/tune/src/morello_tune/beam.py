@@ -15,7 +15,7 @@ from morello.errors import MorelloError
 from morello.run.paired import Paired
 from morello.schedule import Schedule, schedule_text
 from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
-from morello_tune.interface import Candidate, MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
+from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession, TuningCandidate
 from morello_tune.trace import Trace
 
 #: Programs built together; the deadline is checked after each batch.
@@ -238,7 +238,7 @@ class BeamSearch:
         return time.monotonic() >= self.deadline
 
 
-def applicable_items(menu: Sequence[MenuItem], candidate: Candidate) -> list[MenuItem]:
+def applicable_items(menu: Sequence[MenuItem], candidate: TuningCandidate) -> list[MenuItem]:
     """Return the items that may apply to a candidate."""
     return [item for item in menu if item.applies(candidate)]
 

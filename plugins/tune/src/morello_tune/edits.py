@@ -14,7 +14,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.tile import Tile, per_dimension
 from morello.schedule import Schedule, child_at, default_child, rewrite_leaf, schedule_of, with_child
-from morello_tune.interface import Candidate
+from morello_tune.interface import TuningCandidate
 
 #: Child numbers from the root of a program.
 Path: TypeAlias = tuple[int, ...]
@@ -65,7 +65,7 @@ def main_child(node: Node) -> int | None:
     return 0 if child is None and isinstance(node.expansion, Loop) and node.children else child
 
 
-def distinct_edits(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
+def distinct_edits(candidate: TuningCandidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
     """Yield the schedules of edits, each once. Edits that do not apply or change nothing are skipped."""
     seen = {candidate.schedule}
     for edit in edits:
@@ -78,7 +78,7 @@ def distinct_edits(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]
             yield schedule
 
 
-def replace_step(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedule:
+def replace_step(candidate: TuningCandidate, site: StepSite, *steps: Rewrite) -> Schedule:
     """Return the schedule with other steps in place of the one at a site.
 
     Raises Inapplicable where one of them cannot be taken, as all functions here do.
@@ -86,7 +86,7 @@ def replace_step(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Sched
     return _edited(candidate, site.path, steps, lambda node: _over(node, site.node, candidate.target))
 
 
-def insert_step(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedule:
+def insert_step(candidate: TuningCandidate, site: StepSite, *steps: Rewrite) -> Schedule:
     """Return the schedule with more steps before the one at a site."""
     target = candidate.target
 
@@ -99,7 +99,7 @@ def insert_step(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedu
     return _edited(candidate, site.path, steps, rest)
 
 
-def remove_step(candidate: Candidate, site: StepSite) -> Schedule:
+def remove_step(candidate: TuningCandidate, site: StepSite) -> Schedule:
     """Return the schedule without the step at a site."""
     below = site.below
     if below is None:
@@ -108,7 +108,7 @@ def remove_step(candidate: Candidate, site: StepSite) -> Schedule:
     return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, below.node, target))
 
 
-def exchange_steps(candidate: Candidate, site: StepSite) -> Schedule:
+def exchange_steps(candidate: TuningCandidate, site: StepSite) -> Schedule:
     """Return the schedule with the step at a site after the next one."""
     below = site.below
     if below is None:
@@ -117,17 +117,17 @@ def exchange_steps(candidate: Candidate, site: StepSite) -> Schedule:
     return _edited(candidate, site.path, steps, lambda node: _over(node, below.node, candidate.target))
 
 
-def expand_leaf(candidate: Candidate, site: StepSite) -> Schedule:
+def expand_leaf(candidate: TuningCandidate, site: StepSite) -> Schedule:
     """Return the schedule without the step at a site and the steps below it; search completes it."""
     return _edited(candidate, site.path, (), lambda leaf: leaf)
 
 
-def replace_subtree(candidate: Candidate, site: StepSite, other: Node) -> Schedule:
+def replace_subtree(candidate: TuningCandidate, site: StepSite, other: Node) -> Schedule:
     """Return the schedule with the steps of another program's node in place of all at a site, as far as they apply."""
     return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, other, candidate.target))
 
 
-def child_started(candidate: Candidate, site: StepSite, *steps: Rewrite) -> Schedule:
+def child_started(candidate: TuningCandidate, site: StepSite, *steps: Rewrite) -> Schedule:
     """Return the schedule with steps in place of the one at a site and all below it; search completes them."""
     return _edited(candidate, site.path, steps, lambda leaf: leaf)
 
@@ -143,7 +143,7 @@ def normal(step: Rewrite, spec: Spec) -> Rewrite:
     )
 
 
-def _edited(candidate: Candidate, path: Path, steps: Sequence[Rewrite], rest: Regrow) -> Schedule:
+def _edited(candidate: TuningCandidate, path: Path, steps: Sequence[Rewrite], rest: Regrow) -> Schedule:
     impl, target = candidate.impl, candidate.target
     old = child_at(impl, path)
     grown = _grown(old.spec, steps, rest, target)

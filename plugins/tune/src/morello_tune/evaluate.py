@@ -33,7 +33,7 @@ from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.budget import SearchBudget
 from morello.verify.check import Verification
 from morello_tune.edits import remove_step, sites
-from morello_tune.interface import Candidate, Feedback
+from morello_tune.interface import Feedback, TuningCandidate
 from morello_tune.peak import PeakMeter
 
 #: Specs that search takes apart to complete a schedule, and seconds at most, for each Spec that it leaves.
@@ -77,7 +77,7 @@ class MeasuredProgram:
     """A program with its value, which is seconds per call unless the target has a metric, and how sure that is."""
 
     built: BuiltProgram
-    candidate: Candidate
+    candidate: TuningCandidate
     value: float
     spread: float
     #: How many times as fast as the start it is, by the gains on the way, and the items with theirs.
@@ -171,7 +171,7 @@ class Evaluator:
 
     def built(self, impl: Impl) -> BuiltProgram:
         """Return the program of an implementation, emitted; it is built when it is first needed."""
-        impl = simplified(Candidate(target=self.goal.target, impl=impl), self._key)
+        impl = simplified(TuningCandidate(target=self.goal.target, impl=impl), self._key)
         goal = attrs.evolve(self.goal, position=Position(impl), before_search=None)
         program = goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature)
         return BuiltProgram(Kernel(goal, program, self.compiler), self._key(impl), int(cost_and_peak(impl).cost))
@@ -312,7 +312,9 @@ class Evaluator:
             holds=by_level(built.kernel.peak, target),
             shares=balance(impl, target).shares,
         )
-        return MeasuredProgram(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
+        return MeasuredProgram(
+            built, TuningCandidate(target=target, impl=impl, feedback=feedback), value, spread, relative
+        )
 
     def _percent(self, built: BuiltProgram, value: float) -> float | None:
         """Return a program's share of the peak in percent, None if the peak is unknown.
@@ -337,14 +339,14 @@ def percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):.2g} %"
 
 
-def simplified(candidate: Candidate, key: Callable[[Impl], str]) -> Impl:
+def simplified(candidate: TuningCandidate, key: Callable[[Impl], str]) -> Impl:
     """Return the program without loops that go on in another one over the same dimension, where its C is the same."""
     while found := _without_one(candidate, key):
         candidate = attrs.evolve(candidate, impl=found)
     return candidate.impl
 
 
-def _without_one(candidate: Candidate, key: Callable[[Impl], str]) -> Impl | None:
+def _without_one(candidate: TuningCandidate, key: Callable[[Impl], str]) -> Impl | None:
     own: str | None = None
     for site in sites(candidate.impl):
         expansion = site.node.expansion

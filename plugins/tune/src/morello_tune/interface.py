@@ -38,7 +38,7 @@ class Feedback:
 
 
 @attrs.frozen(kw_only=True)
-class Candidate:
+class TuningCandidate:
     """A finished program, whose schedule may be changed; `feedback` is None before it is measured."""
 
     target: Target
@@ -72,8 +72,8 @@ class MenuItem:
 
     name: str
     text: str
-    edits: Callable[[Candidate], Iterable[Schedule]]
-    applies: Callable[[Candidate], bool] = lambda candidate: True
+    edits: Callable[[TuningCandidate], Iterable[Schedule]]
+    applies: Callable[[TuningCandidate], bool] = lambda candidate: True
     phase: Phase = "middle"
     example: str = ""
     triggers: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class PlanRequest:
     `seed` is another one for each request of a run.
     """
 
-    candidate: Candidate
+    candidate: TuningCandidate
     menu: tuple[MenuItem, ...]
     implementations: int
     iteration: int
@@ -123,12 +123,12 @@ class ProposalOutcome:
     `gain` is None where it was not measured, and `candidate` then too.
     """
 
-    parent: Candidate
+    parent: TuningCandidate
     proposal: Proposal
     accepted: bool
     reason: str
     gain: float | None = None
-    candidate: Candidate | None = None
+    candidate: TuningCandidate | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -142,7 +142,7 @@ class TuningTask:
     """
 
     name: str
-    start: Candidate
+    start: TuningCandidate
     info: TuningInfo
     seed: int
     read: Callable[[str], Schedule]

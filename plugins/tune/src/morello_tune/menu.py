@@ -33,7 +33,7 @@ from morello_tune.edits import (
 )
 from morello_tune.examples import MOVE, PACK, REORDER, TILE
 from morello_tune.hooks import installed_plugins
-from morello_tune.interface import Candidate, MenuItem
+from morello_tune.interface import MenuItem, TuningCandidate
 
 #: Steps that make loops.
 _LOOPS = (Tile, Split, ExactFit)
@@ -56,11 +56,11 @@ def sizes_near(extent: int, size: int, multiple: int = 1) -> list[int]:
     return [one for one in wanted if 1 <= one < extent and one != size and one % multiple == 0]
 
 
-def _loops(candidate: Candidate) -> Iterator[StepSite]:
+def _loops(candidate: TuningCandidate) -> Iterator[StepSite]:
     return (site for site in sites(candidate.impl) if isinstance(site.node.expansion, Loop))
 
 
-def _spine(candidate: Candidate) -> Iterator[StepSite]:
+def _spine(candidate: TuningCandidate) -> Iterator[StepSite]:
     """Yield the nodes on the way along main children."""
     return (site for site in sites(candidate.impl) if site.main)
 
@@ -89,7 +89,7 @@ def _tiled(site: StepSite) -> Iterator[tuple[int, int]]:
                 yield dim, size
 
 
-def _other_sizes(candidate: Candidate, site: StepSite) -> Iterator[Callable[[], Schedule]]:
+def _other_sizes(candidate: TuningCandidate, site: StepSite) -> Iterator[Callable[[], Schedule]]:
     logical = site.spec.logical
     for dim, size in _tiled(site):
         asked = candidate.target.tile_sizes(logical.op).get(dim, frozenset[int]())
@@ -99,12 +99,12 @@ def _other_sizes(candidate: Candidate, site: StepSite) -> Iterator[Callable[[], 
                 yield partial(replace_step, candidate, site, step)
 
 
-def _tile(candidate: Candidate) -> Iterator[Schedule]:
+def _tile(candidate: TuningCandidate) -> Iterator[Schedule]:
     found = (edit for site in _loops(candidate) for edit in _other_sizes(candidate, site))
     return distinct_edits(candidate, found)
 
 
-def _register_tile(candidate: Candidate) -> Iterator[Schedule]:
+def _register_tile(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Change the loops right above kernels, or let kernels do what they loop over."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -116,13 +116,13 @@ def _register_tile(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _steps_at(candidate: Candidate, site: StepSite, kind: type[Rewrite]) -> Iterator[Rewrite]:
+def _steps_at(candidate: TuningCandidate, site: StepSite, kind: type[Rewrite]) -> Iterator[Rewrite]:
     """Yield the steps of a kind that search would try at a site."""
     if kind in rewrites_of(candidate.target):
         yield from kind.steps(site.spec.logical, candidate.target)
 
 
-def _split(candidate: Candidate) -> Iterator[Schedule]:
+def _split(candidate: TuningCandidate) -> Iterator[Schedule]:
     found = (
         partial(insert_step, candidate, site, step)
         for site in _spine(candidate)
@@ -132,7 +132,7 @@ def _split(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found)
 
 
-def _k_split(candidate: Candidate) -> Iterator[Schedule]:
+def _k_split(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Add parts of sums up one after another, setting up the sum before where that is not done yet."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -161,7 +161,7 @@ def _reductions(logical: LogicalSpec) -> Iterator[Rewrite]:
             )
 
 
-def _reorder(candidate: Candidate) -> Iterator[Schedule]:
+def _reorder(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Let a loop go on inside the next one, or the one after that."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -172,15 +172,15 @@ def _reorder(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _fuse(candidate: Candidate) -> Iterator[Schedule]:
+def _fuse(candidate: TuningCandidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, (partial(remove_step, candidate, site) for site in _loops(candidate)))
 
 
-def _moves(candidate: Candidate) -> Iterator[StepSite]:
+def _moves(candidate: TuningCandidate) -> Iterator[StepSite]:
     return (site for site in sites(candidate.impl) if isinstance(site.step, MoveStep))
 
 
-def _hoist(candidate: Candidate) -> Iterator[Schedule]:
+def _hoist(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Move operands, or set up sums, before a loop instead of inside it."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -192,7 +192,7 @@ def _hoist(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _sink(candidate: Candidate) -> Iterator[Schedule]:
+def _sink(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Move operands, or set up sums, inside the next loop: what is held gets smaller."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -204,7 +204,7 @@ def _sink(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _place(candidate: Candidate) -> Iterator[Schedule]:
+def _place(candidate: TuningCandidate) -> Iterator[Schedule]:
     found = (
         partial(insert_step, candidate, site, step)
         for site in _spine(candidate)
@@ -214,7 +214,7 @@ def _place(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found)
 
 
-def _pack(candidate: Candidate) -> Iterator[Schedule]:
+def _pack(candidate: TuningCandidate) -> Iterator[Schedule]:
     def found() -> Iterator[Callable[[], Schedule]]:
         for site in _spine(candidate):
             for step in _steps_at(candidate, site, MoveStep):
@@ -234,11 +234,11 @@ def _lays_out(step: MoveStep, site: StepSite) -> bool:
     return step.layout not in (layout, layout_name(layout, len(operand.shape)))
 
 
-def _drop_move(candidate: Candidate) -> Iterator[Schedule]:
+def _drop_move(candidate: TuningCandidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, (partial(remove_step, candidate, site) for site in _moves(candidate)))
 
 
-def _fit(candidate: Candidate) -> Iterator[Schedule]:
+def _fit(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Cover a dimension exactly, in place of a loop that leaves boundaries or beside it."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -251,7 +251,7 @@ def _fit(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _kernel(candidate: Candidate) -> Iterator[Schedule]:
+def _kernel(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Let another microkernel do what one does, or what a loop over calls of one does."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -262,7 +262,7 @@ def _kernel(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _threads(candidate: Candidate) -> Iterator[Schedule]:
+def _threads(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Let threads share other tiles of the outermost loop, or fewer at a time."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -277,17 +277,17 @@ def _threads(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _search(candidate: Candidate) -> Iterator[Schedule]:
+def _search(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Leave a part of the program to search, with the steps before it as they are."""
     found = (partial(expand_leaf, candidate, site) for site in sites(candidate.impl) if site.path)
     return distinct_edits(candidate, found)
 
 
-def _has(*kinds: type[Rewrite]) -> Callable[[Candidate], bool]:
+def _has(*kinds: type[Rewrite]) -> Callable[[TuningCandidate], bool]:
     return lambda candidate: any(isinstance(site.step, kinds) for site in sites(candidate.impl))
 
 
-def _is_shared(candidate: Candidate) -> bool:
+def _is_shared(candidate: TuningCandidate) -> bool:
     return not candidate.spec.logical.serial and candidate.target.weights.threads > 1
 
 

@@ -28,7 +28,7 @@ from morello_tune import evaluate
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState, TuningSample
 from morello_tune.evaluate import Evaluator, Rejection
 from morello_tune.hooks import tuning_info
-from morello_tune.interface import Candidate, MenuItem, Proposer, TuningInfo, TuningTask
+from morello_tune.interface import MenuItem, Proposer, TuningCandidate, TuningInfo, TuningTask
 from morello_tune.menu import menu_for
 from morello_tune.recorded import machine_of
 from morello_tune.reuse import Recipe, recipes, replay
@@ -254,7 +254,7 @@ class Tuner:
         """Return the one item there is without a menu: any edit."""
         items = [*menu_for(self.goal.target.name).values()]
 
-        def edits(candidate: Candidate) -> Iterable[Any]:
+        def edits(candidate: TuningCandidate) -> Iterable[Any]:
             for item in items:
                 if item.applies(candidate):
                     yield from item.edits(candidate)

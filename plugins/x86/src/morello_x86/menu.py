@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from morello_tune import Candidate, MenuItem, TuningInfo
+from morello_tune import MenuItem, TuningCandidate, TuningInfo
 from morello_tune.edits import child_started, distinct_edits, expand_leaf, remove_step, replace_step, sites
 
 from morello.rewrites.move import MoveStep
@@ -15,7 +15,7 @@ from morello.schedule import Schedule
 _STREAMED = "Streamed"
 
 
-def _stream(candidate: Candidate) -> Iterator[Schedule]:
+def _stream(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Let a kernel write past the caches, or through them where it does not."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -31,7 +31,7 @@ def _stream(candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _prefetch(candidate: Candidate) -> Iterator[Schedule]:
+def _prefetch(candidate: TuningCandidate) -> Iterator[Schedule]:
     """Leave rows where they lie: register tiles of AVX-512 fetch rows ahead that they read from memory."""
 
     def found() -> Iterator[Callable[[], Schedule]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from morello_tune import Candidate, MenuItem, TuningInfo, TuningPlugin
+from morello_tune import MenuItem, TuningCandidate, TuningInfo, TuningPlugin
 from morello_tune.edits import child_started, distinct_edits, insert_step, sites
 
 from morello.rewrites.move import MoveStep
@@ -46,7 +46,7 @@ def menu(array: Array) -> tuple[MenuItem, ...]:
     )
 
 
-def _resident(array: Array, candidate: Candidate) -> Iterator[Schedule]:
+def _resident(array: Array, candidate: TuningCandidate) -> Iterator[Schedule]:
     """Fetch an operand anywhere on the way to the kernel; where it was fetched before, it is there already."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
@@ -58,7 +58,7 @@ def _resident(array: Array, candidate: Candidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _overwrite(array: Array, candidate: Candidate) -> Iterator[Schedule]:
+def _overwrite(array: Array, candidate: TuningCandidate) -> Iterator[Schedule]:
     """Take products for whole sums where these begin as zeros: search finds loops over them."""
 
     def found() -> Iterator[Callable[[], Schedule]]:

@@ -12,12 +12,12 @@ from morello.errors import Inapplicable
 from morello.schedule import Schedule
 from morello_tune.edits import StepSite, replace_subtree, sites
 from morello_tune.interface import (
-    Candidate,
     PlanRequest,
     Proposal,
     ProposalOutcome,
     Proposer,
     ProposerSession,
+    TuningCandidate,
     TuningTask,
 )
 from morello_tune.proposers.offline import described
@@ -36,7 +36,7 @@ class Evolution(ProposerSession):
     crossover takes the outer steps of one program, and inside, from a random step on, those of another."""
 
     task: TuningTask
-    _population: list[tuple[float, Candidate]] = attrs.field(init=False)
+    _population: list[tuple[float, TuningCandidate]] = attrs.field(init=False)
     _fitness: dict[str, float] = attrs.field(init=False)
     _seen: set[Schedule] = attrs.field(factory=set[Schedule], init=False)
 
@@ -87,7 +87,7 @@ class Evolution(ProposerSession):
         return _proposal(CROSSOVER, _tried(lambda: replace_subtree(candidate, site, inner.node)), candidate)
 
 
-def _alike(site: StepSite, other: Candidate) -> list[StepSite]:
+def _alike(site: StepSite, other: TuningCandidate) -> list[StepSite]:
     """Return the places in another program that are for the same operation as a site."""
     return [one for one in sites(other.impl) if one.path and one.spec.op == site.spec.op and one.node != site.node]
 
@@ -99,7 +99,7 @@ def _tried(edit: Callable[[], Schedule]) -> Schedule | None:
         return None
 
 
-def _proposal(item: str, schedule: Schedule | None, candidate: Candidate) -> Proposal | None:
+def _proposal(item: str, schedule: Schedule | None, candidate: TuningCandidate) -> Proposal | None:
     if schedule is None:
         return None
     return Proposal(item=item, plan=described(schedule, candidate), schedule=schedule)

@@ -13,13 +13,13 @@ from morello.ir.impl import Impl, Leaf, cost_and_peak
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello_tune.interface import (
     PHASES,
-    Candidate,
     MenuItem,
     PlanRequest,
     Proposal,
     ProposalOutcome,
     Proposer,
     ProposerSession,
+    TuningCandidate,
     TuningTask,
 )
 
@@ -79,7 +79,7 @@ class Offline(ProposerSession):
         tried = 1 / math.sqrt(1 + past.count / 8)
         return _PHASE**-distance * math.exp(min(3.0, _PAST * gain)) * tried
 
-    def _left(self, item: MenuItem, candidate: Candidate) -> list[Schedule]:
+    def _left(self, item: MenuItem, candidate: TuningCandidate) -> list[Schedule]:
         """Return the edits of an item on a candidate that were not proposed yet."""
         key = item.name, candidate.text
         if key not in self._edits:
@@ -98,7 +98,7 @@ class Offline(ProposerSession):
             del edits[place]
 
 
-def estimate(schedule: Schedule, candidate: Candidate) -> float:
+def estimate(schedule: Schedule, candidate: TuningCandidate) -> float:
     """Return about what a schedule will cost: of parts that are left to search as much as of the candidate's points."""
     impl = apply(Position(Leaf(candidate.spec)), schedule, candidate.target, Leaf).impl
     point = cost_and_peak(candidate.impl).cost / max(1, int(candidate.spec.op.volume(candidate.spec.shape)))
@@ -115,7 +115,7 @@ def _estimate(impl: Impl, point: float) -> float:
     return int(impl.expansion.cost) + sum(int(part.times) * _estimate(child, point) for part, child in parts)
 
 
-def described(schedule: Schedule, candidate: Candidate) -> str:
+def described(schedule: Schedule, candidate: TuningCandidate) -> str:
     """Return in words how a schedule differs from a candidate's: the lines that are new, then those that are gone."""
     before, after = candidate.text.splitlines(), schedule_text(schedule).splitlines()
     new, gone = _without(after, before), _without(before, after)

@@ -11,7 +11,7 @@ from morello.report.tables import table_text
 from morello.report.tree import program_tree, tree_table
 from morello.report.words import cost_words, memory
 from morello.rewrites.base import rewrites_of
-from morello_tune.interface import Candidate, Feedback, MenuItem, PlanRequest, TuningTask
+from morello_tune.interface import Feedback, MenuItem, PlanRequest, TuningCandidate, TuningTask
 
 SYSTEM = (
     "You make tensor programs faster by editing their schedules. A schedule is a list of steps that rewrite a "
@@ -95,7 +95,7 @@ def _facts(task: TuningTask, request: PlanRequest) -> list[str]:
     return [*parts, f"Measured:\n{feedback_text(shown, candidate)}"] if shown else parts
 
 
-def feedback_text(feedback: Feedback, candidate: Candidate) -> str:
+def feedback_text(feedback: Feedback, candidate: TuningCandidate) -> str:
     """Return what was measured of a program, and where its cost goes."""
     target, percent = candidate.target, feedback.percent
     peak = "" if percent is None else f", {percent:.0f} % of the peak"
