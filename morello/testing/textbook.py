@@ -1,7 +1,7 @@
-"""The textbook recursion: every step on every Spec, nothing left out. What search gives is held against it.
+"""The textbook recursion, the oracle of search: every step on every Spec, without bounds.
 
-Plugin authors can use it to see whether search agrees on their rewrites and microkernels. It is slow: for small
-shapes and little memory.
+Plugin authors can check with it that search handles their rewrites and microkernels. It is slow: use small shapes and
+little memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cheapest:
 
 
 class Textbook:
-    """The plain recursion, without bounds or reuse of answers under other limits. `seen` is every Spec on the way."""
+    """The plain recursion, without reuse of answers under other limits. `seen` has every Spec visited."""
 
     def __init__(self, target: Target):
         self.target = target
@@ -36,12 +36,12 @@ class Textbook:
         self._expansions: dict[LogicalSpec, list[Expansion]] = {}
 
     def solve(self, spec: Spec) -> Cheapest | None:
-        """Return the cheapest program, of equally cheap ones the one whose step comes first; None if there is none."""
+        """Return the cheapest program, or None. Among equally cheap ones, the first step in the target's order wins."""
         with deep_recursion():
             return self._solve(spec)
 
     def expansions(self, logical: LogicalSpec) -> list[Expansion]:
-        """Return what every step makes of a Spec, in tie-break order."""
+        """Return the expansions of a Spec by every step that applies, in tie-break order."""
         if logical not in self._expansions:
             self._expansions[logical] = [*expansions(logical, self.target)]
         return self._expansions[logical]
@@ -76,7 +76,7 @@ class Textbook:
 
 @contextlib.contextmanager
 def deep_recursion() -> Iterator[None]:
-    """Allow programs to nest deeper than Python does by default; its calls of Python functions take no C stack."""
+    """Raise the recursion limit for deep programs; Python-to-Python calls use no C stack."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, 1_000_000))
     try:
@@ -86,7 +86,7 @@ def deep_recursion() -> Iterator[None]:
 
 
 def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
-    """Yield what every step that applies makes of a Spec, in tie-break order."""
+    """Yield the expansions of a Spec by every step that applies, in tie-break order."""
     for rewrite in rewrites_of(target):
         for step in rewrite.steps(logical, target):
             with contextlib.suppress(Inapplicable):
@@ -98,14 +98,14 @@ def differences(
 ) -> Iterator[str]:
     """Yield the Specs on which a search disagrees, each with both answers."""
     for (spec, expected), impl in zip(seen.items(), search([*seen]), strict=True):
-        told = cost_and_peak(impl) if impl else None
-        if told != (expected.cost_and_peak if expected else None) or impl != (expected.impl if expected else None):
+        found = cost_and_peak(impl) if impl else None
+        if found != (expected.cost_and_peak if expected else None) or impl != (expected.impl if expected else None):
             yield f"{spec}\n  expected {_answer(expected and expected.impl)}\n  found    {_answer(impl)}"
 
 
 def _answer(impl: Impl | None) -> str:
     if impl is None:
         return "no program"
-    told = cost_and_peak(impl)
+    found = cost_and_peak(impl)
     steps = "; ".join(str(node.expansion.step) for node in walk(impl) if isinstance(node, Node))
-    return f"cost {told.cost}, peak {list(told.peak)}: {steps}"
+    return f"cost {found.cost}, peak {list(found.peak)}: {steps}"

@@ -7,8 +7,6 @@ import re
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import morello
 from morello.errors import NoImplementation
@@ -18,7 +16,6 @@ from morello.ir.impl import cost_and_peak, walk
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.plugins.registry import installed
 from morello.schedule import Position, apply, schedule_of
 from morello.search.session import SearchSession
 from morello.testing.generate import random_spec
@@ -53,37 +50,10 @@ def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -
     assert found == (expected and expected.impl)
     if found and expected:
         assert cost_and_peak(found) == expected.cost_and_peak
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 5))
-def test_more_memory_never_costs_more(seed: int, level: int, further: int) -> None:
-    target = installed().target("x86_avx2")
-    spec = small_spec(seed, target)
-    more = [int(limit) for limit in spec.limits]
-    values = target.grids[level].values
-    more[level] = values[min(values.index(more[level]) + further, len(values) - 1)]
-    less = Textbook(target).solve(spec)
-    richer = Textbook(target).solve(Spec(spec.logical, target.limits(more)))
-    if less is not None:
-        assert richer is not None
-        assert richer.cost_and_peak.cost <= less.cost_and_peak.cost
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_programs_cost_and_take_what_search_says(seed: int, avx2: Target) -> None:
-    spec = small_spec(seed, avx2)
-    search = SearchSession(avx2)
-    found = search.solve(spec)
-    if found is None:
-        pytest.skip("this draw has no implementation")
-    impl = search.synthesize(spec)
-    assert cost_and_peak(impl) == found
-    assert all(peak <= limit for peak, limit in zip(found.peak, spec.limits, strict=True))
-    for node in walk(impl):
-        for child in getattr(node, "children", ()):
-            assert cost_and_peak(child).cost <= cost_and_peak(node).cost
+        assert all(peak <= limit for peak, limit in zip(cost_and_peak(found).peak, spec.limits, strict=True))
+        for node in walk(found):
+            for child in getattr(node, "children", ()):
+                assert cost_and_peak(child).cost <= cost_and_peak(node).cost
 
 
 def test_the_same_spec_gives_the_same_program() -> None:
