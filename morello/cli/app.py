@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,50 +19,25 @@ from morello.commands import GROUPS, Command, plugin_commands
 from morello.errors import MorelloError, MorelloWarning
 from morello.interrupt import INTERRUPTED, raised
 
-COMMANDS: Mapping[str, Command] = MappingProxyType(
-    {
-        command.name: command
-        for command in (
-            Command(
-                "run", "Find the best program of every Spec in FILE, check and time it.", "start", "morello.cli.run"
-            ),
-            Command("compile", "Compile the Spec in FILE to C.", "start", "morello.cli.compile"),
-            Command("check", "Verify the programs of FILE thoroughly.", "start", "morello.cli.check"),
-            Command("bench", "Time the programs of FILE, and a library on the same.", "start", "morello.cli.bench"),
-            Command(
-                "explain",
-                "Show the programs of FILE with what each part costs and holds.",
-                "start",
-                "morello.cli.explain",
-            ),
-            Command(
-                "precompute",
-                "Fill a database: solve the Specs of FILE, or a family of them.",
-                "upkeep",
-                "morello.cli.precompute",
-            ),
-            Command("targets", "List the installed targets, and what they have.", "machine", "morello.cli.targets"),
-            Command(
-                "calibrate",
-                "Measure what this machine costs, and write it to a profile.",
-                "machine",
-                "morello.cli.calibrate",
-            ),
-            Command("db", "Look after databases of solved Specs.", "upkeep", "morello.cli.db"),
-            Command("cache", "Show or limit the cache of built programs.", "upkeep", "morello.cli.cache"),
-        )
-    }
-)
-
 #: Distributions that bring a command which the core lacks, by the command's name.
 DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
     {"bound": "morello-bounds", "map": "morello-bounds", "tune": "morello-tune"}
 )
 
 
+def core_commands() -> dict[str, Command]:
+    """Return the commands in the folder `commands` by name. Their docstrings are read as text, nothing is imported."""
+    found = {}
+    for file in sorted((Path(__file__).parent / "commands").glob("[!_]*.py")):
+        with file.open(encoding="utf-8") as lines:
+            group, _, summary = next(lines).strip().strip('"').partition(": ")
+        found[file.stem] = Command(file.stem, summary, group, f"morello.cli.commands.{file.stem}")
+    return found
+
+
 def all_commands() -> dict[str, Command]:
     """Return the commands of the core and of installed plugins by name, grouped as help lists them."""
-    found = {**{command.name: command for command in plugin_commands()}, **COMMANDS}
+    found = {**{command.name: command for command in plugin_commands()}, **core_commands()}
     return {command.name: command for group in GROUPS for command in found.values() if command.group == group}
 
 
@@ -74,8 +50,8 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, importing its module. Plugins are loaded only for commands that the core lacks."""
-        if cmd_name in COMMANDS:
-            return COMMANDS[cmd_name].load()
+        if command := core_commands().get(cmd_name):
+            return command.load()
         command = all_commands().get(cmd_name)
         if command is None and cmd_name in DISTRIBUTIONS:
             raise MorelloError(f"`morello {cmd_name}` is not installed", f"pip install {DISTRIBUTIONS[cmd_name]}")

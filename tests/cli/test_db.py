@@ -264,7 +264,7 @@ def test_a_faulty_target_stops_only_what_would_drop_its_answers(cli, refused, mo
     faulty = TargetPlugin(info=attrs.evolve(TARGET.info, name="faulty"))
     plugin = importlib.import_module("morello_x86_avx2.plugin").PLUGIN
     registry = Registry.of(x86_avx2=plugin, faulty=faulty)
-    monkeypatch.setattr("morello.cli.db.installed", lambda: registry)
+    monkeypatch.setattr("morello.cli.commands.db.installed", lambda: registry)
     path = made(tmp_path / "a.db", block(4))
     shown = cli("db", "stats", path)
     assert ("x86_avx2" in shown.stdout, "(not as installed)" in shown.stdout) == (True, False)

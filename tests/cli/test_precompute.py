@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from morello.cli import precompute
-from morello.cli.precompute import batches
+from morello.cli.commands import precompute
+from morello.cli.commands.precompute import batches
 from morello.db.answers import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError

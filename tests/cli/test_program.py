@@ -13,7 +13,8 @@ import pytest
 from morello_reference_c import plugin
 
 from morello import progress
-from morello.cli.app import DISTRIBUTIONS
+from morello.cli.app import DISTRIBUTIONS, core_commands
+from morello.commands import GROUPS
 from morello.ir.ops import by_name
 from morello.plugins import Microkernel, TargetPlugin
 from morello.plugins.registry import Registry
@@ -82,7 +83,7 @@ def extension(level):
 
 def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
     registry = Registry.of(reference_c=plugin, extra=extension("GL"))
-    monkeypatch.setattr("morello.cli.targets.installed", lambda: registry)
+    monkeypatch.setattr("morello.cli.commands.targets.installed", lambda: registry)
     assert "extended by plugin extra" in cli("targets", "reference_c").stdout
     (target,) = json.loads(cli("targets", "--json").stdout)["targets"]
     assert [(one["name"], one["contributes"]) for one in target["extended_by"]] == [("extra", {"microkernel": 1})]
@@ -90,7 +91,7 @@ def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
 
 def test_targets_reports_a_faulty_plugin(cli, refused, monkeypatch):
     registry = Registry.of(reference_c=plugin, extra=extension("L7"))
-    monkeypatch.setattr("morello.cli.targets.installed", lambda: registry)
+    monkeypatch.setattr("morello.cli.commands.targets.installed", lambda: registry)
     refused(cli("targets", "reference_c"), "error: plugin 'extra', microkernel Clear of target reference_c")
     assert cli("targets").exit_code == 1
 
@@ -211,3 +212,10 @@ def test_a_command_that_is_not_installed_says_what_to_install(
     monkeypatch.setattr("morello.cli.app.plugin_commands", list)
     assert f"\n  {name} " not in cli("--help").stdout
     refused(cli(name, "FILE"), f"`morello {name}` is not installed", f"pip install {DISTRIBUTIONS[name]}")
+
+
+def test_each_command_says_its_group_and_summary() -> None:
+    for name, command in core_commands().items():
+        assert command.group in GROUPS
+        assert command.summary.endswith(".")
+        assert command.load().name == name

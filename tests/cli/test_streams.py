@@ -35,7 +35,7 @@ def _handles(handler: signal.Handlers | Callable) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    "moment", ["morello.cli.app", "click", "numpy", "rich", "lark", "morello.cli.targets", "the end"]
+    "moment", ["morello.cli.app", "click", "numpy", "rich", "lark", "morello.cli.commands.targets", "the end"]
 )
 def test_ctrl_c_outside_of_commands(moment: str) -> None:
     command = [sys.executable, "-c", f"MOMENT = {moment!r}\n{PRESSED}", "targets"]
@@ -89,4 +89,4 @@ def test_help_imports_no_command() -> None:
     code = "import sys\nfrom morello.cli.app import main\nmain(['--help'], standalone_mode=False)\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert re.search("  precompute +Fill a database", done.stdout)
-    assert not {"numpy", "rich", "lark", "morello.cli.run"} & {*done.stdout.splitlines()[-1].split()}
+    assert not {"numpy", "rich", "lark", "morello.cli.commands.run"} & {*done.stdout.splitlines()[-1].split()}

@@ -1,4 +1,4 @@
-"""`morello precompute`: solves a Spec in all sizes up to a bound, so that each compiles without a search later."""
+"""upkeep: Fill a database: solve the Specs of FILE, or a family of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`morello explain`: where a program's cost and memory go, what bounds it, and what else there would have been."""
+"""start: Show the programs of FILE with what each part costs and holds."""
 
 from __future__ import annotations
 

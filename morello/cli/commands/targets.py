@@ -1,4 +1,4 @@
-"""`morello targets`: what was discovered, and from where."""
+"""machine: List the installed targets, and what they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`morello db`: databases of solved Specs."""
+"""upkeep: Look after databases of solved Specs."""
 
 from __future__ import annotations
 

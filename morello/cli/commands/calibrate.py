@@ -1,4 +1,4 @@
-"""`morello calibrate`: measures what this machine costs, and writes a profile."""
+"""machine: Measure what this machine costs, and write it to a profile."""
 
 from __future__ import annotations
 

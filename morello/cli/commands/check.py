@@ -1,4 +1,4 @@
-"""`morello check`: thorough verification."""
+"""start: Verify the programs of FILE thoroughly."""
 
 from __future__ import annotations
 

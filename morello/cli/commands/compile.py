@@ -1,4 +1,4 @@
-"""`morello compile`: C, header, program tree, schedule; objects and libraries."""
+"""start: Compile the Spec in FILE to C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`morello cache`: what is kept on disk, and how much of it."""
+"""upkeep: Show or limit the cache of built programs."""
 
 from __future__ import annotations
 

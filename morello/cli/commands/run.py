@@ -1,4 +1,4 @@
-"""`morello run`: synthesize, show, verify and time."""
+"""start: Find the best program of every Spec in FILE, check and time it."""
 
 from __future__ import annotations
 

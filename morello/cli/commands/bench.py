@@ -1,4 +1,4 @@
-"""`morello bench`: timing."""
+"""start: Time the programs of FILE, and a library on the same."""
 
 from __future__ import annotations
 
