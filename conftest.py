@@ -80,8 +80,8 @@ def prove(pytestconfig: pytest.Config) -> Prove:
         program = target.emitter.emit(impl, target, name)
         kernel = None
         for compiler in compilers or available_compilers()[: 1 if quick else None]:
-            kernel = Kernel(impl, target, program, compiler)
-            kernel.library = built(program, compiler)
+            kernel = Kernel.of(impl, target, program, compiler)
+            kernel.function.library = built(program, compiler)
             kernel.check()
             if quick:
                 continue
