@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -26,6 +27,8 @@ _OTHERS = 64
 _LARGEST_VOLUME = 1 << 62
 #: Pairs of boxes that are compared at a time.
 _CHUNK = 1 << 20
+#: Up to this number of boxes, comparing all of them takes less time than an R-tree.
+_FEW = 1000
 #: Odd multipliers of a hash that groups boxes which may be joined. Importing numpy.random would take longer.
 _RANDOM = random.Random(0)
 _MULTIPLIERS = np.array([_RANDOM.getrandbits(63) * 2 + 1 for _ in range(256)], dtype=np.uint64)
@@ -101,8 +104,20 @@ class Boxes:
         return type(self)(*(getattr(self, field.name)[which] for field in attrs.fields(type(self))))
 
     def containing(self, point: Ints) -> Self:
-        """Return the boxes that contain a point [A]."""
-        return self.take(np.all((self.low <= point) & (point <= self.high), axis=1))
+        """Return the boxes that contain a point [A], in their order."""
+        if len(self) <= _FEW:
+            return self.take(np.all((self.low <= point) & (point <= self.high), axis=1))
+        return self.take(np.sort(np.fromiter(self._index.intersection((*point, *point)), dtype=np.int64)))
+
+    @cached_property
+    def _index(self) -> Any:
+        """The R*-tree of the boxes ([Beckmann1990]). Coordinates are at most 64 + 2^47: doubles hold them exactly."""
+        # Most commands read small tables only, and need not wait for this import.
+        from rtree import index
+
+        corners = np.ascontiguousarray(self.low, dtype=np.float64), np.ascontiguousarray(self.high, dtype=np.float64)
+        properties = index.Property(dimension=self.axes, variant=index.RT_Star)
+        return index.Index((np.arange(len(self)), *corners), properties=properties, interleaved=True)
 
     def costs(self, volume: Ints) -> Ints:
         """Return the costs [N] of Specs with these iteration spaces [N], one of each box."""

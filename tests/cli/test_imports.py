@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 #: Takes long to import, each for a reason of its own.
-HEAVY = {"archspec", "attrs", "cffi", "lark", "ml_dtypes", "numpy", "pycparser", "rich", "scipy"}
+HEAVY = {"archspec", "attrs", "cffi", "lark", "ml_dtypes", "numpy", "pycparser", "rich", "rtree", "scipy"}
 #: Has no use where a program is in the database already, and C is all that is wanted.
-UNUSED = {"cffi", "numpy.ma", "numpy.random", "pycparser", "rich"}
+UNUSED = {"cffi", "numpy.ma", "numpy.random", "pycparser", "rich", "rtree"}
 UNUSED |= {f"morello.{name}" for name in ("search.session", "search.solve.engine", "verify.check", "report.tree")}
 RUN = "import json, sys\nsys.argv = ['morello', *{arguments}]\n{code}\n"
 MAIN = "from morello.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from morello.db import labels, maintenance
 from morello.db.answers import AnswerBlock, AnswerKind, SpecAnswer
-from morello.db.boxes import covered, of_limits, of_sizes, to_limits, to_sizes
+from morello.db.boxes import Boxes, covered, of_limits, of_sizes, to_limits, to_sizes
 from morello.db.export_import import export_lines, import_lines, import_tables
 from morello.db.store import Conflict, SpecStore
 from morello.errors import MorelloError, SpecError
@@ -346,6 +346,14 @@ def test_points_covered_are_counted_once(boxes: list[list[tuple[int, int]]]) -> 
     high = low + np.array([[more for _, more in box] for box in boxes], dtype=np.int64).reshape(len(boxes), -1)
     points = {point for a, b in zip(low, high + 1, strict=True) for point in product(*map(range, a, b))}
     assert covered(low, high) == len(points)
+
+
+def test_boxes_that_contain_a_point_are_found_in_large_tables() -> None:
+    numbers = np.random.default_rng(1).integers(0, 12, (3, 1500, 4))
+    low, high, zeros = numbers[0], numbers[0] + numbers[1], np.zeros(1500, dtype=np.int64)
+    boxes = Boxes(zeros, low, high, zeros.astype(np.int8), zeros, zeros + 1, np.arange(1500), zeros > 0, zeros > 0)
+    for point in numbers[2, :100]:
+        assert np.array_equal(boxes.containing(point).step, np.flatnonzero(((low <= point) & (point <= high)).all(1)))
 
 
 def test_rectangles_grow_over_all_axes(tmp_path: Path) -> None:

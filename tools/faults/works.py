@@ -196,9 +196,9 @@ def sample() -> _Sample:
     library, script = scratch() / "zero.so", scratch() / "copycc"
     command = [*kernel.compiler.command, *BASE_FLAGS, *kernel.flags, "-o", str(library), "zero.c"]
     subprocess.run(command, cwd=scratch(), check=True)
-    # What calls kernels is compiled as ever, once in a process.
+    # The stub returns the finished kernel; the library of fast calls is compiled.
     script.write_text(
-        f'case "$*" in *quick.c*) exec {shlex.join(kernel.compiler.command)} "$@";; esac\n'
+        f'case "$*" in *fastcall.c*) exec {shlex.join(kernel.compiler.command)} "$@";; esac\n'
         f'while [ "$1" != -o ]; do shift; done\nexec cp {library} "$2"\n'
     )
     return _Sample(kernel, Compiler(("/bin/sh", str(script)), "copycc", "1"))
