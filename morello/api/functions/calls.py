@@ -15,8 +15,10 @@ from morello.api.functions.views import ArrayView, Steps, back, through
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.errors import ArgumentError, MorelloError
-from morello.frontend.parser import parse_signed
 from morello.host import missing_features
+from morello.ir.ops import Operation
+from morello.ir.signature import Signature
+from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Listener
@@ -72,28 +74,34 @@ class CallSettings:
 
 @attrs.frozen
 class FunctionPlan:
-    """A function on some arrays: a kernel's name and Spec, without its end, and how arrays become its operands.
+    """A function on some arrays: a kernel's name, operation and iteration shape, and how arrays become its operands.
 
-    `inputs` are the operands' views with the places of the arrays in the function's call; `shape` is the result's.
+    `inputs` are the views of the operands with the positions of the arrays in the function's call. `shape` is that of
+    the result. A Compose has `names` for its operands in the order of the call; `order` lists, for each operand of the
+    Compose, its position in the call.
     """
 
     name: str
-    head: str
+    op: Operation
+    sizes: tuple[int, ...]
     inputs: tuple[tuple[int, ArrayView], ...]
     output: ArrayView
     shape: tuple[int, ...]
-    #: The operands' names, where the Spec is a graph: they are written with their shapes.
     names: tuple[str, ...] = ()
+    order: tuple[int, ...] = ()
 
-    def spec(self, level: str, serial: bool) -> str:
-        """Return the Spec, with all operands in one level."""
-        every = (*(seen for _, seen in self.inputs), self.output)
-        if self.names:
-            listed = [f"{name}: {one.text(level, True)}" for name, one in zip(self.names, every, strict=True)]
-            operands = f"[{', '.join(listed)}]"
-        else:
-            operands = ", ".join(one.text(level) for one in every)
-        return f"{self.head}, {operands}{', serial' if serial else ''})"
+    def goal(self, target: Target, serial: bool) -> Goal:
+        """Return the goal, with all operands in the slowest level. Raises SpecError for operands of wrong types."""
+        views = (*(view for _, view in self.inputs), self.output)
+        order = self.order or tuple(range(len(views)))
+        implicit_dims = int(self.op.optional_batch and len(self.sizes) + 1 == self.op.rank)
+        states = tuple(views[place].state(target).shifted(implicit_dims) for place in order)
+        logical = LogicalSpec(self.op, (1,) * implicit_dims + self.sizes, states, serial)
+        default = Signature.of(logical)
+        signature = Signature(
+            self.names or default.names, tuple(order.index(place) for place in range(len(order))), implicit_dims
+        )
+        return Goal.of(target.spec(logical), target, self.name, signature=None if signature == default else signature)
 
 
 #: Makes the plan of a function for arrays; `out` is the result's, if it is given.
@@ -203,12 +211,9 @@ def _compile_call(
 
 
 def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
-    target = settings.chosen()
-    text = planned.spec(target.levels[-1].name, settings.threads == 1)
-    key = text, planned.name, settings
+    goal = planned.goal(settings.chosen(), settings.threads == 1)
+    key = goal.spec, goal.signature, goal.name, settings
     if key not in _kernels:
-        spec, signature = parse_signed(text, target)
-        goal = Goal.of(spec, target, planned.name, signature=signature)
         _kernels[key] = pipeline.compile(goal, progress=settings.progress, budget=settings.limits())
     return _kernels[key]
 

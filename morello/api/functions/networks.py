@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Literal
 
 import attrs
 import numpy as np
@@ -12,6 +13,12 @@ import numpy as np
 from morello.api.functions.calls import FunctionPlan
 from morello.api.functions.views import ArrayView, merged, result_like
 from morello.errors import ArgumentError
+from morello.ir.ops import ComposeStage, arranged
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.norms import NORMS
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.unary import Gelu, Scale
 
 
 def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -25,11 +32,10 @@ def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
     along = int(axis) % len(x.shape)
     groups = merged([x, y], lambda one: one == along)
     src, made = x.grouped(groups), y.grouped(groups)
-    head = f"Softmax[dim={groups.index([along])}]({_times(made.shape)}"
-    return FunctionPlan("softmax", head, ((0, src),), made, x.shape)
+    return FunctionPlan("softmax", Softmax(dim=groups.index([along])), made.shape, ((0, src),), made, x.shape)
 
 
-def plan_gelu(form: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
+def plan_gelu(form: Literal["erf", "tanh"], arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of `gelu`. Raises ArgumentError for another form."""
     if form not in ("erf", "tanh"):
         raise ArgumentError(f"gelu: form is {form!r}", "it is 'erf' or 'tanh'")
@@ -37,7 +43,7 @@ def plan_gelu(form: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -
     y = result_like("gelu", x.dtype, x.shape, out)
     groups = merged([x, y])
     src, made = x.grouped(groups), y.grouped(groups)
-    return FunctionPlan("gelu", f"Gelu[form={form}]({_times(made.shape)}", ((0, src),), made, x.shape)
+    return FunctionPlan("gelu", Gelu(form=form), made.shape, ((0, src),), made, x.shape)
 
 
 def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -59,8 +65,12 @@ def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | 
     # Vectors lack the first dimensions, and may in a call.
     rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=()) for one in others]
     inputs = (src, *rows)
-    head = f"LayerNorm[eps={float(eps)!r}]({_times(made.shape)}"
-    return FunctionPlan("layer_norm", head, tuple(enumerate(inputs)), made, x.shape)
+    norm = attrs.evolve(NORMS["LayerNorm"], eps=float(eps))
+    graph = norm.arranged(len(groups))
+    order = (*graph.inputs, len(inputs))
+    return FunctionPlan(
+        "layer_norm", graph.compose, made.shape, tuple(enumerate(inputs)), made, x.shape, norm.operands, order
+    )
 
 
 def plan_conv2d(
@@ -91,12 +101,12 @@ def plan_conv2d(
     x = x.parted((slice(None), slice(None), *(slice(min(end, n)) for end, n in zip(ends, image, strict=True))))
     after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
     y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
-    shape, made, name = (b, filters, channels, *sizes, *size), y, "Conv"
+    shape, made, kind = (b, filters, channels, *sizes, *size), y, Conv
     if groups > 1:
         x, w, made = x.split(1, groups), w.split(0, groups), y.split(1, groups)
-        shape, name = (b, groups, filters // groups, c, *sizes, *size), "GroupedConv"
-    parameters = f"stride={[*strides]}, padding={[*pads, *after]}, dilation={[*dilations]}"
-    return FunctionPlan("conv2d", f"{name}[{parameters}]({_times(shape)}", ((0, x), (1, w)), made, y.shape)
+        shape, kind = (b, groups, filters // groups, c, *sizes, *size), GroupedConv
+    op = kind(stride=strides, padding=(*pads, *after), dilation=dilations)
+    return FunctionPlan("conv2d", op, shape, ((0, x), (1, w)), made, y.shape)
 
 
 def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -124,9 +134,18 @@ def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.nd
         order = (*batch, *(reversed(last) if name == "k" else last))
         operands.append(one.ordered(order).grouped([batch, [last[0]], [last[1]]]))
     *inputs, made = operands
-    equations = f"y = Matmul(p, v), p = Softmax(s), s = Scale[by={float(factor)!r}](r), r = Matmul(q, k)"
+    (batches, m, d), (_, n, e) = inputs[0].shape, inputs[2].shape
+    stages = ((Matmul(), 4, (~1, 2)), (Softmax(), 3, (~2,)), (Scale(by=float(factor)), 3, (~3,)), (Matmul(), 4, (0, 1)))
+    graph = arranged([ComposeStage(*stage) for stage in stages])
     return FunctionPlan(
-        "attention", f"Compose([{equations}]", tuple(enumerate(inputs)), made, y.shape, ("q", "k", "v", "y")
+        "attention",
+        graph.compose,
+        (batches, m, n, e, d),
+        tuple(enumerate(inputs)),
+        made,
+        y.shape,
+        ("q", "k", "v", "y"),
+        (*graph.inputs, 3),
     )
 
 

@@ -17,6 +17,8 @@ import numpy as np
 from morello.api.functions.calls import FunctionPlan
 from morello.api.functions.views import ArrayView, dtype_of, merged, result_like
 from morello.errors import ArgumentError
+from morello.ir.ops.binary import Mul
+from morello.ir.ops.matmul import Matmul
 
 #: In place of the letter of an axis of size 1, which is no part of a dimension.
 _NONE = " "
@@ -96,8 +98,9 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
         if all(term.scattered((batch, *groups)) is None for term, groups in ways):
             b, *others = (math.prod(sizes[one] for one in letters) for letters in (batch, m, k, n))
             one, other, made = (term.viewed(batch, groups, b) for term, groups in ways)
-            head = f"Matmul({'×'.join(map(str, (b, *others) if batch else others))}"
-            return FunctionPlan(name, head, tuple(zip(places, (one, other), strict=True)), made, out.seen.shape)
+            shape = (b, *others) if batch else tuple(others)
+            inputs = tuple(zip(places, (one, other), strict=True))
+            return FunctionPlan(name, Matmul(), shape, inputs, made, out.seen.shape)
     raise _scattered(what, lhs, rhs, out)
 
 
@@ -123,7 +126,7 @@ def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> FunctionP
     ]
     groups = merged(every)
     lhs, rhs, made = (one.grouped(groups) for one in every)
-    return FunctionPlan(name, f"Mul({'×'.join(map(str, made.shape))}", ((0, lhs), (1, rhs)), made, out.seen.shape)
+    return FunctionPlan(name, Mul(), made.shape, ((0, lhs), (1, rhs)), made, out.seen.shape)
 
 
 def _letters(what: str, expression: str, ranks: Sequence[int]) -> list[str]:

@@ -12,6 +12,9 @@ import numpy as np
 
 from morello.errors import ArgumentError
 from morello.ir.dtypes import ALL, DType
+from morello.ir.layout import Dynamic, Layout
+from morello.ir.tensor import OperandState
+from morello.kernels.target import Target
 
 #: Methods of an array and what they take, one after another. Arrays of torch call `transpose` by another name.
 Steps = tuple[tuple[str, Any], ...]
@@ -110,9 +113,9 @@ class ArrayView:
     def _long(self, group: Sequence[int]) -> list[int]:
         return [axis for axis in group if self.shape[axis] > 1]
 
-    def text(self, level: str, with_shape: bool = False) -> str:
-        """Return the operand as the Spec language has it: its layout, and how much of it is contiguous."""
-        # What repeats comes first, as if it were far apart: the rest may be contiguous.
+    def state(self, target: Target) -> OperandState:
+        """Return the operand's state in the target's slowest level: its layout, and how much of it is contiguous."""
+        # Repeated axes come first, as if they were far apart: the rest may be contiguous.
         axes = sorted(
             self._long(range(len(self.shape))), key=lambda axis: (self.strides[axis] != 0, -abs(self.strides[axis]))
         )
@@ -121,9 +124,7 @@ class ArrayView:
             if self.strides[axis] != run:
                 break
             run, contig = run * self.shape[axis], contig + 1
-        layout = "" if axes == sorted(axes) else f", layout[{', '.join(map(str, axes))}]"
-        shape = f"{'×'.join(map(str, self.shape))}, " if with_shape else ""
-        return f"({shape}{self.dtype}, {level}{layout}{'' if contig == len(axes) else f', c{contig}'})"
+        return target.state(target.levels[-1].name, self.dtype, Layout(tuple(map(Dynamic, axes))), contig=contig)
 
 
 def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> ArrayView:
