@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+FOUND: dict[tuple[str, ...], tuple[int, int]] = {}
 #: A few programs are found before the cheapest; the first costs more.
 SPEC = "spec some = (Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])\n"
 
@@ -17,19 +18,31 @@ def turns(monkeypatch):
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
 
 
+@pytest.fixture
+def unstored(cli, write):
+    """Return cost and lower bound of a search without a database, which runs once for all tests."""
+
+    def run(*options: str) -> tuple[int, int]:
+        if options not in FOUND:
+            FOUND[options] = told(cli("explain", write(SPEC), "--no-db", "--json", *options))
+        return FOUND[options]
+
+    return run
+
+
 def told(result):
     assert result.exit_code == 0, result.output
     (one,) = json.loads(result.stdout)
     return one["cost"], one["low"]
 
 
-def test_costs_and_bounds(cli, write):
-    cost, low = told(cli("explain", write(SPEC), "--no-db", "--json", "--gap", "50"))
-    best, proven = told(cli("explain", write(SPEC), "--no-db", "--json", "--prove"))
+def test_costs_and_bounds(unstored):
+    cost, low = unstored("--gap", "50")
+    best, proven = unstored("--prove")
     assert low < proven == best < cost
-    close, bound = told(cli("explain", write(SPEC), "--no-db", "--json", "--gap", "1"))
+    close, bound = unstored("--gap", "1")
     assert best <= close <= 1.01 * bound
-    assert told(cli("explain", write(SPEC), "--no-db", "--json")) == (best, best)
+    assert unstored() == (best, best)
 
 
 def test_what_is_not_proven_is_not_kept_as_if_it_were(cli, write, tmp_path):
@@ -41,14 +54,14 @@ def test_what_is_not_proven_is_not_kept_as_if_it_were(cli, write, tmp_path):
     assert told(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50")) == (best, best)
 
 
-def test_the_next_run_goes_on_from_what_was_proven(cli, write, tmp_path):
+def test_the_next_run_goes_on_from_what_was_proven(cli, write, unstored, tmp_path):
     first, again = str(tmp_path / "first.db"), str(tmp_path / "again.db")
     _, proven = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "1"))
     _, low = told(cli("explain", write(SPEC), "--db", again, "--json", "--gap", "50"))
     assert low < proven
     cost, more = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "50"))
     assert proven <= more <= cost
-    best, _ = told(cli("explain", write(SPEC), "--no-db", "--json", "--prove"))
+    best, _ = unstored("--prove")
     for db in (first, again):
         assert told(cli("explain", write(SPEC), "--db", db, "--json", "--prove")) == (best, best)
 

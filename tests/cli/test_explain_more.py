@@ -140,9 +140,9 @@ def test_registers_and_features_are_rules_too(avx2):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", installed().names)
 def test_a_kernel_refuses_just_what_it_does_not_accept(name):
-    """Each kernel's own Specs, by each kernel for the operation, and by the others one of each operation."""
+    """Specs of every third kernel, by each kernel for the operation, and by the others one of each operation."""
     target = installed().target(name, BASE)
-    specs = [spec for kernel in target.kernels for spec in accepted_specs(target, kernel, 1, 0)]
+    specs = [spec for kernel in target.kernels[::3] for spec in accepted_specs(target, kernel, 1, 0)]
     first = {spec.op: spec for spec in reversed(specs)}
     rules = set()
     for kernel in target.kernels:

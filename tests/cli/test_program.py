@@ -134,11 +134,11 @@ def test_plugins_that_fail_are_left_out_and_listed(broken, write):
     told = json.loads(done.stdout)
     reasons = [(one["name"], one["target"], one["reason"]) for one in told["disabled"]]
     assert ("orphan", None, orphan) in reasons
+    assert any("pip install morello-wide" in (one["hint"] or "") for one in told["disabled"])
     assert {target for name, target, _ in reasons if name == "meddler"} == {"reference_c"}
     done = run("targets", "orphan")
     assert done.returncode == 1
     assert f"error: target 'orphan' is disabled: {orphan}" in done.stderr
-    assert "pip install morello-wide" in run("targets").stdout
 
 
 def test_progress_is_plain_lines_now_and_then(cli, write, monkeypatch):
@@ -178,7 +178,7 @@ def test_ctrl_c_says_what_was_interrupted(write):
     assert "Specs had been solved" in line
 
 
-@pytest.mark.parametrize("arguments", [["targets"], ["targets", "--json"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["targets"], ["--help"]])
 def test_reader_that_went_away(arguments):
     read, write = os.pipe()
     os.close(read)
@@ -188,20 +188,14 @@ def test_reader_that_went_away(arguments):
     assert done.stderr == ""
 
 
-def test_full_disk(write):
-    with open("/dev/full", "wb") as out:
-        done = subprocess.run([*MORELLO, "compile", write()], stdout=out, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "error: standard output: No space left on device\n"
-
-
 @pytest.mark.slow
 def test_terminal_without_unicode(write):
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    done = subprocess.run([*MORELLO, "explain", write(BYTES)], env=environment, capture_output=True)
+    path = write(BYTES)
+    done = subprocess.run([*MORELLO, "explain", path], env=environment, capture_output=True)
     assert done.returncode == 0
     assert b"? initialize: " in done.stdout
-    done = subprocess.run([*MORELLO, "compile", write(BYTES)], env=environment, capture_output=True)
+    done = subprocess.run([*MORELLO, "compile", path], env=environment, capture_output=True)
     assert "Matmul(1×1×1×1".encode() in done.stdout
 
 

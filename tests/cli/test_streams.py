@@ -34,9 +34,7 @@ def _handles(handler: signal.Handlers | Callable) -> Callable[[], object]:
     return lambda: signal.signal(signal.SIGINT, handler)
 
 
-@pytest.mark.parametrize(
-    "moment", ["morello.cli.app", "click", "numpy", "rich", "lark", "morello.cli.commands.targets", "the end"]
-)
+@pytest.mark.parametrize("moment", ["morello.cli.app", "click", "numpy", "morello.cli.commands.targets", "the end"])
 def test_ctrl_c_outside_of_commands(moment: str) -> None:
     command = [sys.executable, "-c", f"MOMENT = {moment!r}\n{PRESSED}", "targets"]
     press = _handles(signal.default_int_handler)
@@ -61,7 +59,7 @@ def test_morello_imports_nothing_before_it_is_asked() -> None:
     assert done.stderr.strip().endswith("AttributeError: module 'morello' has no attribute 'nothing'")
 
 
-@pytest.mark.parametrize("arguments", ["--help", "run --help", "--version", "targets", "targets --json"])
+@pytest.mark.parametrize("arguments", ["--help", "cache --help", "--version", "targets"])
 def test_output_that_cannot_be_written(arguments: str) -> None:
     with open("/dev/full", "wb") as out:
         done = subprocess.run([*MORELLO, *arguments.split()], stdout=out, stderr=subprocess.PIPE, text=True)
@@ -71,13 +69,13 @@ def test_output_that_cannot_be_written(arguments: str) -> None:
 @pytest.mark.parametrize(("closed", "stderr"), [(1, "error: standard output: Bad file descriptor\n"), (2, "")])
 def test_streams_that_are_closed(closed: int, stderr: str) -> None:
     done = subprocess.run(
-        [*MORELLO, "targets"], capture_output=True, text=True, preexec_fn=lambda: os.close(closed), timeout=60
+        [*MORELLO, "--version"], capture_output=True, text=True, preexec_fn=lambda: os.close(closed), timeout=60
     )
     assert (done.returncode, done.stderr) == (1 if stderr else 0, stderr)
     assert bool(done.stdout) == (not stderr)
 
 
-@pytest.mark.parametrize(("arguments", "code"), [("targets", 0), ("nosuch", 2), ("run /nowhere/a.spec", 1)])
+@pytest.mark.parametrize(("arguments", "code"), [("--version", 0), ("nosuch", 2), ("run /nowhere/a.spec", 1)])
 def test_messages_that_cannot_be_written(arguments: str, code: int) -> None:
     with open("/dev/full", "wb") as err:
         done = subprocess.run([*MORELLO, *arguments.split()], stdout=subprocess.PIPE, stderr=err, timeout=60)
