@@ -233,7 +233,7 @@ class Kernel:
         function(fitted, threads)
         export = to_library_of(given[0]) if made and given else None
         loaded, numbers = function.load(), function.numbers(fitted, threads)
-        fast = loaded.caller.fast_call(loaded.address, arguments, arrays, views, numbers)
+        fast = function.caller.fast_call(loaded.address, arguments, arrays, views, numbers)
         # Fast calls take the allocated outputs last.
         if fast is not None and all(map(is_, arrays, (*given, *made))):
             forms = tuple(

@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class LoadedFunction:
-    """The function in this process, the C types of its parameters, and a maker of fast calls."""
+    """The function in this process, and the C types of its parameters."""
 
     ffi: cffi.FFI
     function: Any
     types: tuple[Any, ...]
-    caller: FastCaller
 
     @property
     def address(self) -> int:
@@ -129,6 +128,14 @@ class NativeFunction:
         values += numbers
         loaded.function(*map(loaded.ffi.cast, loaded.types, values))
 
+    @property
+    def caller(self) -> FastCaller:
+        """Return the maker of fast calls, built on first use: programs that are called once need none.
+
+        Raises ToolchainError.
+        """
+        return caller_of(self.program, self.compiler)
+
     def load(self) -> LoadedFunction:
         """Return the loaded function. Raises ToolchainError, and ArgumentError if this CPU lacks instructions."""
         with self._lock:
@@ -154,7 +161,7 @@ class NativeFunction:
             raise ToolchainError(
                 f"{self.library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
             ) from error
-        return LoadedFunction(ffi, function, tuple(ffi.typeof(function).args), caller_of(self.program, self.compiler))
+        return LoadedFunction(ffi, function, tuple(ffi.typeof(function).args))
 
 
 def default_threads() -> int:
