@@ -18,6 +18,7 @@ from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_m
 from morello.ir.ops import by_name
 from morello.plugins import Target
 from morello.run.arrays import empty
+from morello.testing import Trials
 from morello.testing.sanitize import run_sanitized
 
 Make = Callable[..., Kernel]
@@ -28,25 +29,25 @@ STRIPS = Layout((Dynamic(0), Dynamic(2), Dynamic(1), OddEven(1, 4), Packed(2, 3)
 MOVES = [pair for pair in product(ALL, ALL) if not by_name("Move").check((4, 5), pair)]
 
 
-@pytest.mark.parametrize(("source", "out"), MOVES, ids=str)
-def test_moves_between_all_types(make: Make, target: Target, source: DType, out: DType) -> None:
-    make("Move", (4, 5), [source, out]).check(reference=target)
+def test_moves_between_all_types(make: Make, target: Target) -> None:
+    found = Trials([make("Move", (4, 5), dtypes).impl for dtypes in MOVES], target, reference=target)
+    for number in range(len(MOVES)):
+        found.check(number)
 
 
-@pytest.mark.parametrize("op", ["Matmul", "MatmulAccum"])
-@pytest.mark.parametrize(
-    "dtypes",
-    [(F32, F32, F32), (BF16, BF16, F32), (BF16, F32, BF16), (I8, I32, F32), (U16, U16, U16), (I16, U32, I8)],
-    ids=lambda dtypes: "-".join(map(str, dtypes)),
-)
-def test_products(make: Make, target: Target, compiler: Compiler, op: str, dtypes: tuple[DType, ...]) -> None:
+def test_products(make: Make, target: Target, compiler: Compiler) -> None:
+    kinds = [(F32, F32, F32), (BF16, BF16, F32), (BF16, F32, BF16), (I8, I32, F32), (U16, U16, U16), (I16, U32, I8)]
     layouts = [row_major(3), col_major(3), STRIPS]
-    make(op, (2, 8, 5, 6), dtypes, layouts, [1, 0, 3], compiler).check(reference=target)
+    products = [(op, dtypes) for op in ("Matmul", "MatmulAccum") for dtypes in kinds]
+    impls = [make(op, (2, 8, 5, 6), dtypes, layouts, [1, 0, 3]).impl for op, dtypes in products]
+    found = Trials(impls, target, compiler=compiler, reference=target)
+    for number in range(len(impls)):
+        found.check(number)
 
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_rank_layout_and_contiguity(make: Make, target: Target, data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 4))
     shape = tuple(data.draw(st.integers(1, 3)) * 4 for _ in range(rank))

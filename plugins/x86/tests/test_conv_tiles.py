@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing.scheduled import check
+from morello_x86_testing.scheduled import check, in_turns
 
 from morello import api
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.errors import MorelloError
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
@@ -32,8 +32,7 @@ def tiles() -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
-@PLUGINS
+@in_turns("plugin", [AVX2, AVX512])
 def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compiler) -> None:
     schedules = {spec: f"select {kernel}" for spec, kernel in tiles().items()}
     check(Registry.of(x86=plugin), plugin.info.name, schedules, compiler)

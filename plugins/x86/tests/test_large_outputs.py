@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing.scheduled import check
+from morello_x86_testing.scheduled import check, in_turns
 
 from morello import api
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.errors import MorelloError
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
@@ -31,27 +33,27 @@ PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: p
 def transposes() -> dict[str, str]:
     """Return the kernel for each Spec: whole and overlapping blocks, rows one after another and apart."""
     specs: dict[str, str] = {}
-    for (rows, columns), dtype in (((16, 16), "f32"), ((17, 33), "i32"), ((81, 16), "u32"), ((64, 145), "f32")):
-        for level, name in (("L1", ""), ("GL", "Streamed")):
-            for state in ("", ", c1, ua"):
-                source, out = f"{dtype}, {level}, row_major{state}", f"{dtype}, {level}, col_major{state}"
-                specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrix{name}"
-                specs[f"Move(1×{columns}×{rows}, ({out}), ({source}), serial)"] = f"TransposeMatrix{name}"
-    for (rows, columns), dtype in (((16, 16), "u8"), ((81, 17), "i8"), ((17, 33), "bf16"), ((64, 145), "u16")):
+    states, levels = cycle(["", ", c1, ua"]), cycle([("L2", ""), ("GL", "Streamed")])
+    for (rows, columns), dtype in (((16, 16), "f32"), ((17, 33), "i32"), ((64, 145), "u32")):
+        for (level, name), state in zip((("L1", ""), ("GL", "Streamed")), states, strict=False):
+            source, out = f"{dtype}, {level}, row_major{state}", f"{dtype}, {level}, col_major{state}"
+            specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrix{name}"
+            specs[f"Move(1×{columns}×{rows}, ({out}), ({source}), serial)"] = f"TransposeMatrix{name}"
+        next(states)
+    small = (((81, 17), "i8"), ((17, 33), "u8"), ((17, 33), "bf16"), ((64, 145), "u16"))
+    for ((rows, columns), dtype), state in zip(small, states, strict=False):
+        source, out = f"{dtype}, L2, row_major{state}", f"{dtype}, L1, col_major{state}"
         bits = 8 if dtype in ("u8", "i8") else 16
-        for state in ("", ", c1, ua"):
-            source, out = f"{dtype}, L2, row_major{state}", f"{dtype}, L1, col_major{state}"
-            specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrixOf{bits}Bits"
-    for level, name in (("L2", ""), ("GL", "Streamed")):
-        for shape, source, out in IMAGES:
-            specs[f"Move({shape}, (f32, {level}, {source}), (f32, {level}, {out}), serial)"] = f"TransposeMatrix{name}"
+        specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrixOf{bits}Bits"
+    for (shape, source, out), (level, name) in zip(IMAGES, levels, strict=False):
+        specs[f"Move({shape}, (f32, {level}, {source}), (f32, {level}, {out}), serial)"] = f"TransposeMatrix{name}"
     return specs
 
 
 def streams() -> dict[str, str]:
     """Return the kernel for each Spec: from one vector on, with and without values left over."""
     specs: dict[str, str] = {}
-    for count in (16, 17, 31, 64, 1003):
+    for count in (16, 31, 1003):
         for state in ("", ", row_major, ua"):
             one = f"(f32, GL{state})"
             specs[f"Move({count}, {one}, {one}, serial)"] = "MoveStreamed"
@@ -61,9 +63,8 @@ def streams() -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 @pytest.mark.parametrize("specs", [transposes(), streams()], ids=["transposes", "streams"])
-@PLUGINS
+@in_turns("plugin", [AVX2, AVX512])
 def test_outputs_are_written_whole(plugin: TargetPlugin, specs: dict[str, str], compiler: Compiler) -> None:
     schedules = {spec: f"select {kernel}" for spec, kernel in specs.items()}
     check(Registry.of(x86=plugin), plugin.info.name, schedules, compiler)

@@ -16,7 +16,7 @@ def test_rows_become_strips(plugin) -> None:
     specs: dict[str, str] = {}
     for dtype, taken in (("i8", 4), ("u8", 2), ("bf16", 2), ("i16", 2)):
         bits = 8 if dtype.endswith("8") and dtype != "bf16" else 16
-        for rows, columns in ((2, 64), (3, 115), (1, 7), (2, 33)):
+        for rows, columns in ((3, 115), (1, 7)):
             layout = f"layout[0, 1, 2, 1p{taken}]"
             shape = f"1×{rows * taken}×{columns}"
             spec = f"Move({shape}, ({dtype}, GL, row_major, c1, ua), ({dtype}, GL, {layout}, c2, ua), serial)"

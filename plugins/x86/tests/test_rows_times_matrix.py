@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing.scheduled import check
+from morello_x86_testing.scheduled import check, in_turns
 
 from morello import api
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.frontend.parser import parse_spec
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
@@ -26,8 +26,7 @@ def product(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
-@PLUGINS
+@in_turns("plugin", [AVX2, AVX512])
 def test_tails_and_strides_of_all_operands(plugin: TargetPlugin, compiler: Compiler) -> None:
     apart, near = "GL, row_major, c1, ua", "L1, row_major, c1, ua"
     specs = [

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 from morello_x86.kernels.vector_math import FUNCTIONS
+from morello_x86_testing.scheduled import in_turns
 from morello_x86_testing.ulps import EXACT, FEATURES, FLAGS, measure
 
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.host import missing_features
 
 pytestmark = pytest.mark.slow
@@ -24,10 +25,9 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
-@pytest.mark.parametrize("values", FLAGS)
-@pytest.mark.parametrize("function", EXACT)
-def test_errors_are_those_that_are_stated(function: str, values: int, compiler: Compiler) -> None:
+@in_turns("case", [(function, values) for function in EXACT for values in FLAGS])
+def test_errors_are_those_that_are_stated(case: tuple[str, int], compiler: Compiler) -> None:
+    function, values = case
     if missing := missing_features(FEATURES[values]):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
     # A step that is odd meets all exponents; one of 2^20 from 0 on meets zeros, infinities, NaN and subnormals.
