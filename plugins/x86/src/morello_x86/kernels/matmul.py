@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.ir.dtypes import BF16, F32
-from morello.ir.layout import Dynamic, OddEven
 from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86.kernels.common import (
-    HALF_CYCLE,
-    INTEGERS,
-    NEAR,
-    PREFIX,
-    SCALAR,
-)
-from morello_x86.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
+from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, NEAR, PREFIX, SCALAR
+from morello_x86.kernels.convert import scalar_as, unsigned, vector_as
 
 _NARROW = ("u8", "i8", "u16", "i16", "bf16")
 _WIDE = ("u16", "i16", "u32", "i32", "f32")
@@ -83,19 +76,6 @@ def _widening_mult_add(scalar: str, vector: str):
     return template
 
 
-def _odd_even_mult_add(site: KernelSite) -> None:
-    """A vector of bf16 holds the factors of two vectors of sums: of the even ones, then of the odd ones."""
-    value, factors, out = (site.operand(i) for i in range(3))
-    size = out.tensor.state.vector or 1
-    prefix = PREFIX[4 * size]
-    once = scalar_as(site, value.scalar(), value.tensor.state.dtype, F32)
-    totals = out.vectors()
-    for index in range(0, len(totals), 2):
-        vector = values_at(site, factors, index * size, 2 * size)
-        for total, factor in zip(totals[index : index + 2], even_and_odd(site, vector, size), strict=True):
-            site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {total});")
-
-
 def _widens(spec: LogicalSpec, scalar: int, vector: int) -> bool:
     """Return True if the factors are narrower than the sums, in their order, and convert to them without loss."""
     value, factor, total = spec.states[scalar], spec.states[vector], spec.states[2]
@@ -105,15 +85,6 @@ def _widens(spec: LogicalSpec, scalar: int, vector: int) -> bool:
         return factor.dtype == BF16 and value.dtype in (BF16, F32)
     small = factor.dtype.bytes < total.dtype.bytes and value.dtype.bytes <= total.dtype.bytes
     return small and not (factor.dtype.is_float or value.dtype.is_float)
-
-
-def _odd_even_sums(spec: LogicalSpec) -> bool:
-    """Return True if the sums are odd-even in strips of two vectors, each of which meets a vector of factors."""
-    factor, total = spec.states[1], spec.states[2]
-    if total.layout is None or factor.vector not in (None, 2 * (total.vector or 1)):
-        return False
-    *outer, strip = total.layout.dims
-    return strip == OddEven(2, 2 * (total.vector or 1)) and outer in ([], [Dynamic(2)])
 
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Num:
@@ -191,22 +162,9 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         _with_vectors("BroadcastVecMultAddInt", 1, INTEGERS),
         # As in [Kaufman2025], Figure 1.
         _with_vectors("BroadcastVecMultAdd", 1, *f32),
+        # Wins for the outer product of a long column with a few values.
         _with_vectors("VecBroadcastMultAdd", 0, *f32),
         _with_vectors("VecBroadcastMultAddInt", 0, INTEGERS),
         _widening("BroadcastVecMultAddWiden", scalar=0, vector=1),
         _widening("VecBroadcastMultAddWiden", scalar=1, vector=0),
-        Microkernel(
-            name="BroadcastVecMultAddOddEven",
-            op=Matmul(accumulate=True),
-            operands=(
-                OperandPattern(levels=NEAR, dtypes=("f32", "bf16")),
-                OperandPattern(levels=("L1", "VRF"), dtypes=("bf16",), layout="row_major"),
-                OperandPattern(levels=("VRF",), dtypes=("f32",)),
-            ),
-            shape=(1, 1, 1, None),
-            when=_odd_even_sums,
-            cost=_widening_cost(1),
-            registers={"VRF": 2},
-            emit=_odd_even_mult_add,
-        ),
     )
