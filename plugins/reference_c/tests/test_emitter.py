@@ -67,7 +67,7 @@ def test_header_is_also_cpp(make: Make, compiler: Compiler, tmp_path: Path) -> N
     ],
 )
 def test_golden(make: Make, name: str, arguments) -> None:
-    """The C as reviewed; `make golden` writes it anew."""
+    """The C is as reviewed; `make golden` writes it."""
     kernel, path = make(*arguments), GOLDEN / f"{name}.c"
     if os.environ.get("MORELLO_UPDATE_GOLDEN"):
         path.write_text(kernel.source, encoding="utf-8")

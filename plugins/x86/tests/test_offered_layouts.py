@@ -14,7 +14,7 @@ TARGET = Registry.of(x86_avx2=AVX2).target("x86_avx2")
 
 
 def strips(text: str) -> set[tuple[int, str | None, bool]]:
-    """Return operands that search lays out in strips, what they are cast to, and whether strips are odd-even."""
+    """Return operands that search lays out in strips, their type after a cast, and whether strips are odd-even."""
     logical = parse_spec(text, TARGET).logical
     moves = [*MoveStep.steps(logical, TARGET)]
     assert {step.operand for step in moves} == {*range(len(logical.states))}

@@ -41,7 +41,7 @@ def target(values: int) -> Target:
 
 
 def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) -> str:
-    """Return the text of a Spec; operands are what comes behind their data type."""
+    """Return the text of a Spec; operands are the text behind their data types."""
     m, k, n = shape
     return f"{op}(1×{m}×{k}×{n}, (f32, {lhs}), (f32, {rhs}), (f32, {out}), serial)"
 
@@ -173,7 +173,7 @@ def test_which_tiles_fit(values: int) -> None:
     assert fits(4, values, lhs="GL, col_major")
 
 
-def test_values_that_have_no_stride_are_told() -> None:
+def test_values_without_a_stride_are_an_error() -> None:
     tile = target(8).kernels_by_name["RegisterTileAccum"]
     anywhere = attrs.evolve(tile.operands[0], layouts=())
     careless = attrs.evolve(tile, name="Careless", operands=(anywhere, *tile.operands[1:]))
@@ -293,7 +293,7 @@ def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) ->
     found = measure(F32_FMA, 4 * values, available_compilers()[:1], repeats=5, tiles=[(1, 1), (6, 2)])
     slow, fast = found.tiles
     assert [(one.rows, one.vectors) for one in found.tiles] == [(1, 1), (6, 2)]
-    # Others work on the machine beside the test.
+    # Other processes may run meanwhile.
     assert 0.8 * 12 * found.add < fast.step < 2 * 12 * found.add
     # One sum is kept in four parts; one value and one vector are loaded for each of its multiply-adds.
     assert 1.5 * found.add < slow.step < 5 * found.add
@@ -301,13 +301,13 @@ def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) ->
 
 @pytest.mark.parametrize("values", PLUGINS)
 def test_a_profile_says_what_tiles_cost(values: int) -> None:
-    """Twice the cycles for a step are twice the cost, but for what a call takes beside."""
+    """Twice the cycles for a step are twice the cost, except for the cost of a call."""
     name = PLUGINS[values].info.name
     rows = tuple((m, n, 2 * step, start, zero) for m, n, step, start, zero in tables(4 * values)["tiles_f32"])
     slow = registry(values).target(name, Profile(name="slow", target=name, tables={"tiles_f32": rows}))
     text = product("MatmulAccum", (4, 256, 2 * values), "L1", "L1", "L1")
-    base, dear = (
+    base, costly = (
         int(one.kernels_by_name["RegisterTileAccum"].cost(parse_spec(text, one).logical, one))
         for one in (target(values), slow)
     )
-    assert 1.8 < dear / base < 2.1
+    assert 1.8 < costly / base < 2.1

@@ -64,7 +64,7 @@ def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin, types: str, 
 @pytest.mark.parametrize("kernel", ["RegisterTileAccum", "RegisterTileBf16Accum", KERNEL, OF_BF16])
 @PLUGINS
 def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kernel: str) -> None:
-    """A piece of one row is contiguous, so that nothing tells it from one that the next piece follows."""
+    """A piece of one row is contiguous, just like a piece that the next one follows."""
     target = Registry.of(x86=plugin).target(plugin.info.name)
 
     def cost(steps: int) -> int:

@@ -80,7 +80,7 @@ class Body:
         self.workspace, self.bytes = names.fresh("workspace"), 0
 
     def print(self, impl: Impl, operands: Sequence[Value], margin: str = "") -> None:
-        """Add the code of a program on these operands. Raises EmitError for one that is none of this target's."""
+        """Add the code of a program on these operands. Raises EmitError for a program of another target."""
         logical = impl.spec.logical
         if isinstance(impl, Node) and isinstance(impl.expansion, KernelCall):
             if meaning(logical.op) is None:

@@ -18,8 +18,8 @@ from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_of, limits_tab
 
 _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 
-#: A chain of multiplications of integers, each of which takes three cycles on every core since 2008. One of additions
-#: tells nothing: some cores leave them out.
+#: A chain of multiplications of integers, which take three cycles each on every core since 2008. Additions are
+#: of no use: some cores leave them out.
 _CLOCK = f"""\
 static void morello_clock(void *memory) {{
     uint64_t x = 3;
@@ -40,7 +40,7 @@ def clock(size: int) -> Clock:
 
 
 def _peak(size: int, types: tuple[str, ...]) -> Peak | None:
-    # What measures is no part of what costs depend on.
+    # Imported here because costs do not depend on it.
     from morello_x86_testing.peak import peak
 
     return peak(size, types)
@@ -79,7 +79,7 @@ def measurements(size: int) -> tuple[Measurement, ...]:
 
 
 def _lines(size: int, meter: Meter) -> Rows:
-    # What measures is no part of what costs depend on.
+    # Imported here because costs do not depend on it.
     from morello_x86_testing.tile_lines import measure
 
     measured = measure(size, meter)
@@ -88,7 +88,7 @@ def _lines(size: int, meter: Meter) -> Rows:
 
 def _of_family(adds: MultiplyAdd, size: int, shipped: Tables) -> tuple[Measurement, Measurement]:
     def measured(meter: Meter, shapes: Sequence[tuple[int, int]]) -> TileCycles:
-        # What measures is no part of what costs depend on.
+        # Imported here because costs do not depend on it.
         from morello_x86_testing.tile_cycles import measure
 
         return measure(adds, size, [meter.compiler], _FEW if meter.quick else _REPEATS, shapes)

@@ -16,9 +16,9 @@ COST_UNIT, UNITS_PER_CYCLE = "tenths of a cycle", 10
 def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
     """Return the five levels of an x86-64 core.
 
-    The L2 of this model is half of the real one: what streams by takes the other half. Bounds know nothing of its
-    limit, which would cost search up to ten times the memory and loosens no bound that was seen. L1 is the least that
-    these cores have; profiles know of more.
+    The L2 of this model is half of the real one: what streams by takes the other half. Bounds do not track
+    its limit, which would cost search up to ten times the memory and loosened no bound in measurements. L1 is the
+    least that these cores have; profiles declare more.
     """
     widest = max(vectors)
     return (
@@ -57,11 +57,11 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
 
 
 def layouts(vectors: Sequence[int], strips: Sequence[int]):
-    """Return the layouts for buffers: both orders of the last two dimensions, and the strips that kernels ask for.
+    """Return the layouts for buffers: both orders of the last two dimensions, and the strips that kernels read.
 
-    These are `strips` of columns, which register tiles read; for bytes and values of 16 bits also strips of so many
-    rows as a multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, as
-    sums of odd-even factors are. Images, of rank 4, are also laid out with channels last, and in strips of as many
+    These are `strips` of columns for register tiles; for bytes and values of 16 bits also strips of as many rows as a
+    multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, for dot
+    products with interleaved bf16. Images, of rank 4, are also laid out with channels last, and in strips of as many
     channels as a vector has values, and filters side by side.
     """
 
@@ -80,7 +80,7 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
 
 
 def offers(layout: Layout, buffer: NewBuffer) -> bool:
-    """Return True for layouts without strips, and for strips where kernels look for them.
+    """Return True for layouts without strips, and for strips where kernels read them.
 
     Casts of what lies in order make odd-even strips; products read the others. Images are written in strips, too.
     """
@@ -92,7 +92,7 @@ def offers(layout: Layout, buffer: NewBuffer) -> bool:
 
 
 def _in_words(rank: int, taken: int, strips: Sequence[int]) -> Iterator[Layout]:
-    """Yield layouts in strips of so many rows, which multiply-adds take at once: by rows, and by strips of columns."""
+    """Yield layouts in strips of `taken` rows, which multiply-adds take at once: by rows, and by strips of columns."""
     row, column = rank - 2, rank - 1
     yield Layout((*row_major(rank).dims, Packed(row, taken)))
     for strip in strips:

@@ -11,7 +11,7 @@ class X86Emitter(CEmitter):
     includes = ("immintrin.h", "stddef.h", "stdint.h", "string.h")
 
     def __init__(self, *flags: str):
-        # Or clang spills vectors to a stack that is aligned to 16 bytes, where most of them lie across lines.
+        # Otherwise clang spills vectors to a stack that is aligned to 16 bytes, where most of them lie across lines.
         self.flags = (*flags, "-mstackrealign")
 
     def feature_flags(self, feature: str) -> tuple[str, ...]:

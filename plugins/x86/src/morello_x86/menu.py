@@ -60,7 +60,7 @@ MENU = (
 
 
 def tuning(vectors: str, registers: int) -> TuningInfo:
-    """Return what an x86-64 target says of itself: `vectors` are its instructions in words."""
+    """Return the description of an x86-64 target: `vectors` are its instructions in words."""
     return TuningInfo(
         description=(
             f"An x86-64 core with {vectors}, {registers} vector registers (level VRF), 16 general registers (RF), "
@@ -72,6 +72,6 @@ def tuning(vectors: str, registers: int) -> TuningInfo:
         rules=(
             "Registers are used by kernels: `select` one instead of moving operands to RF or VRF by hand.",
             "Sizes along columns are multiples of the values in a vector, or `fit` covers the rest.",
-            "A buffer in L1 or L2 takes at most the level's bytes, less what is held there already.",
+            "A buffer in L1 or L2 takes at most the level's bytes, less what it holds already.",
         ),
     )

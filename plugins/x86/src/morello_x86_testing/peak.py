@@ -1,4 +1,4 @@
-"""The peak of a core: multiply-adds of vectors that are limited by nothing but how many it computes at a time."""
+"""The peak of a core: multiply-adds in vectors, limited by its throughput alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ static void morello_peak(void *memory) {{
 
 
 def peak(widest: int, types: tuple[str, ...]) -> Peak | None:
-    """Return the peak of this CPU for factors and sums of these types, in vectors of up to so many bytes."""
+    """Return the peak of this CPU for factors and sums of these types, in vectors of up to `widest` bytes.
+
+    Returns None if no multiply-add of this CPU takes the types.
+    """
     for adds, size in families(widest):
         if types in adds.types and not missing_features((*FEATURES[size], *adds.cpu_features)):
             lhs, rhs, out = map(dtype_named, types)
@@ -59,7 +62,7 @@ def flags_of(lanes: Lanes) -> tuple[str, ...]:
 
 
 def limit(lanes: Lanes) -> str:
-    """Return the C function whose multiply-adds are limited by nothing else."""
+    """Return a C function of multiply-adds without loads."""
     sums = [f"sum_{index}" for index in range(_SUMS)]
     places = [(one, f"c + {lanes.values} * {index}") for index, one in enumerate(sums)]
     none = ("", "")

@@ -1,10 +1,10 @@
-"""Measure what register tiles take on this machine: cycles for a step of k, and to start.
+"""Measure register tiles on this machine: cycles for a step of k, and to start.
 
     python -m morello_x86_testing.tile_cycles [--bytes 32 64] [--family Vpdpbusd] [--compiler gcc] [--repeats 40]
 
 The C is printed by the code that programs get it from. Operands are in L1, and calls follow one another on different
-outputs, as in programs. Times are the least of many: divided by the time of a cycle, which a chain of multiplications
-of integers tells, whose latency is 3 cycles on every x86-64 core of the last fifteen years.
+outputs, as in programs. The least of many times is divided by the time of a cycle, measured by a chain of integer
+multiplications: their latency is 3 cycles on every x86-64 core of the last fifteen years.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REGISTERS = {32: 16, 64: 32}
 _NEAR, _STEPS = 24 << 10, 256
 #: Outputs that calls take turns with.
 _OUTPUTS = 4
-#: Ticks that one timing takes, about, and multiplications in the chain that tells the cycle.
+#: Ticks that one timing takes, about, and multiplications in the chain that measures the cycle.
 _LONG, _CHAIN = 40_000, 8_000
 
 _SOURCE = """
@@ -148,7 +148,7 @@ def _function(name: str, lanes: Lanes, rows: int, vectors: int, steps: int, accu
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Return so many zero bytes that start at a page."""
+    """Return this number of zero bytes, which start at a page."""
     page = 4096
     memory = np.zeros(size + page, np.uint8)
     start = -memory.ctypes.data % page

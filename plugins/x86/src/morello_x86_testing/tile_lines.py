@@ -32,7 +32,7 @@ _STEPS = 128
 _WALKED = {"L1": (0,), "L2": (384 << 10,), "GL": (6 << 20, 48 << 20)}
 #: Bytes before them that stay in L1.
 _NEAR = 40 << 10
-#: Bytes between rows, by the field of `Lines` that they tell: no power of two, half a page, and a page.
+#: Bytes between rows, by the field of `Lines` that they measure: no power of two, half a page, and a page.
 _PITCHES = {"apart": 33 * LINE, "half_page": PAGE_BYTES // 2, "page": PAGE_BYTES}
 #: Calls on the same tile.
 _AGAIN = 64
@@ -49,7 +49,8 @@ _Costs: TypeAlias = npt.NDArray[np.float64]
 class Case:
     """A tile that walks through one operand: a row of the left-hand side, columns of the right-hand one, or its sums.
 
-    `walks` names it; its rows lie `pitch` bytes apart, or adjacent where that is 0. It goes through so many bytes.
+    `walks` names the operand. Its rows lie `pitch` bytes apart, or are adjacent if that is 0. A walk covers `walked`
+    bytes.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Case:
 
 @attrs.frozen
 class Taken:
-    """The tenths of a cycle that a call of a case took, and would with all in L1, and what it read: runs of lines."""
+    """Tenths of a cycle of a call, measured and with all operands in L1, and the runs of lines that it read."""
 
     case: Case
     time: float
@@ -72,7 +73,7 @@ class Taken:
 
 
 class Walks:
-    """The C of all cases in vectors of so many bytes."""
+    """The C of all cases in vectors of `size` bytes."""
 
     def __init__(self, size: int):
         self.lanes = lanes_of(F32_FMA, size)
@@ -158,7 +159,7 @@ def measure(size: int, meter: Meter) -> Mapping[str, Lines]:
         level: _mean([_fitted([taken[one] for one in own if one.walked == walked]) for walked in _WALKED[level]])
         for level, own in cases.items()
     }
-    # What tiles take with all in L1 is told by their own tables, but for rows that evict one another.
+    # Tables of tiles have the cost with all in L1, except for rows that evict one another.
     return {**found, "L1": attrs.evolve(found["L1"], stream=0, run=0, out=0)}
 
 
@@ -167,7 +168,7 @@ def _mean(fits: Sequence[Lines]) -> Lines:
 
 
 def _fitted(taken: Sequence[Taken]) -> Lines:
-    """Return the costs of a level's lines under which tiles take what they were seen to take."""
+    """Return the costs of a level's lines that reproduce the measured times best."""
 
     def those(walks: str, pitch: str = "") -> list[Taken]:
         return [one for one in taken if (one.case.walks, one.case.pitch) == (walks, _PITCHES.get(pitch, 0))]
@@ -185,7 +186,7 @@ def _fitted(taken: Sequence[Taken]) -> Lines:
 
 
 def reading(one: Taken, stream: _Tried, run: _Tried, apart: _Tried, spaced: _Tried) -> _Costs:
-    """Return what a call takes by such costs: see `tile_cost`."""
+    """Return the tenths of a cycle of a call with such costs: see `tile_cost`."""
     lines, short = one.runs * one.lines, max(PAGE_BYTES // LINE - one.lines, 0)
     hidden = lines * stream + one.runs * spaced * short // (PAGE_BYTES // LINE)
     friction = lines * run + (one.runs - 1) * apart * short // (PAGE_BYTES // LINE)
@@ -195,7 +196,7 @@ def reading(one: Taken, stream: _Tried, run: _Tried, apart: _Tried, spaced: _Tri
 def _least(
     seen: Sequence[Taken], predicted: Callable[[Taken], _Costs], *tried: npt.NDArray[np.int64]
 ) -> tuple[int, ...]:
-    """Return those of the costs that were tried whose relative errors have the least squares."""
+    """Return the costs, among those tried, whose relative errors have the least squares."""
     errors = np.sum([np.square(predicted(one) / one.time - 1) for one in seen], axis=0)
     best = np.unravel_index(int(np.argmin(errors)), np.shape(errors))
     return tuple(int(one[best]) for one in tried)

@@ -1,4 +1,4 @@
-"""Microkernels in vectors of any width, and of single values: what each operation has is in a file of its own.
+"""Microkernels in vectors of any width, and of single values: a file for each family of operations.
 
 Costs are reciprocal throughputs in tenths of a cycle. Those in half cycles are from [Kaufman2025]'s implementation
 unless a comment says otherwise.
@@ -34,7 +34,7 @@ from morello_x86.kernels import (
 
 
 def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
-    """Return all microkernels of a core with so many registers for vectors of these sizes in bytes."""
+    """Return all microkernels of a core with `registers` vector registers and vectors of these sizes in bytes."""
     return (
         *register_tiles.kernels(max(vectors), registers, tile_rows),
         *rows_times_matrix.kernels(max(vectors), registers),
@@ -54,7 +54,7 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
     )
 
 
-#: What every operation has, whatever its data type: programs of single values.
+#: Kernels on single values of any data type, so that every operation has a program.
 _SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS, *pad.KERNELS, *random.SCALARS)
 
 

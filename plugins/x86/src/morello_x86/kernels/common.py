@@ -20,5 +20,5 @@ INTEGER_VECTOR = {16: "__m128i", 32: "__m256i", 64: "__m512i"}
 SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 
-#: An instruction of which a core starts two in a cycle, in tenths of a cycle, the unit of all costs.
+#: The cost of an instruction that a core starts twice a cycle, in tenths of a cycle, the unit of all costs.
 HALF_CYCLE = 5

@@ -1,6 +1,6 @@
 """Register tiles of convolutions: sums stay in vector registers over all channels and positions of the filter.
 
-As products of one position each, sums are moved for every position, which takes long where channels are few. Vectors
+With a product for each position, sums would be moved for every position, which takes long with few channels. Vectors
 hold filters side by side, and values of the image are broadcast; or they hold pixels, and values of filters are.
 """
 
@@ -46,7 +46,7 @@ def _summed(spec: LogicalSpec) -> list[int]:
 
 
 def _loops(spec: LogicalSpec, site: KernelSite, by_filters: bool) -> list[Around]:
-    """Return the loops over what is summed, by how far image and filters go each time; at least one."""
+    """Return the loops along summed dimensions, with the strides of image and filters; at least one."""
     op, (image, filters) = _conv(spec), (site.operand(0), site.operand(1))
     apart = {1: 1, 2: op.dilations[0], 3: op.dilations[1]}
     loops: list[Around] = []
@@ -173,6 +173,9 @@ class _Tiles:
 
 
 def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return the tiles of a core with so many registers for vectors of `size` bytes."""
+    """Return the tiles of a core with `registers` vector registers of `size` bytes.
+
+    ConvTile wins for strides above 1, ConvTilePixels for row-major images.
+    """
     rows = () if size == 64 else (3, 6)
     return tuple(_Tiles(by_filters, size, registers).kernel(rows) for by_filters in (True, False))

@@ -40,7 +40,7 @@ def _bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
 
 
 def _odd_even_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """Return True if the left-hand side has its even values first in memory."""
+    """Return the products for a left-hand side whose even values come first in memory, then its odd ones."""
     count = size // 4
     even, odd = even_and_odd(site, values(1, 0, 2 * count), count)
     return _fmadd(size, _fmadd(size, total, values(0, 0, count), even), values(0, count, count), odd)
@@ -79,7 +79,7 @@ def row_times_column(lhs: Sequence[str], rhs: Sequence[str], out: Sequence[str])
 
 
 def _wraps(widest: int) -> Callable[[LogicalSpec], Mask]:
-    """No factor is wider than the sums, of which k fills vectors."""
+    """Return the condition that no factor is wider than the sums, and that k is a multiple of a vector of sums."""
 
     def holds(spec: LogicalSpec) -> Mask:
         lhs, rhs, out = (state.dtype.bytes for state in spec.states)
@@ -89,7 +89,7 @@ def _wraps(widest: int) -> Callable[[LogicalSpec], Mask]:
 
 
 def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
-    """Return True if the left-hand side is in odd-even strips of two vectors of `values`."""
+    """Return the condition that the left-hand side is in odd-even strips of two vectors of `values`."""
 
     def holds(spec: LogicalSpec) -> bool:
         layout, strip = spec.states[0].layout, OddEven(2, 2 * values)
@@ -103,7 +103,7 @@ SUMMING = 50
 
 
 def per_values(cost: int, values: int) -> Computing:
-    """Return half cycles for so many values along k, rounded up, and what adding up the lanes takes."""
+    """Return costs: `cost` half cycles for each `values` along k, rounded up, and adding up the lanes."""
     return lambda spec: -(-cost * HALF_CYCLE * spec.shape[2] // values) + SUMMING
 
 
@@ -137,7 +137,7 @@ def _kernels(
 ) -> tuple[Microkernel, ...]:
     """Return a dot product with vectors of `widest` bytes, of k values that `multiple` divides.
 
-    With `columns` also many of them, on columns that are read one after the other.
+    With `columns`, also return the kernel that reads several columns one after the other.
     """
     product = DotProduct(widest, step, taken)
     kernel = Microkernel(

@@ -64,7 +64,7 @@ class DotProduct:
         self.emit_all([site])
 
     def emit_all(self, sites: Sequence[KernelSite]) -> None:
-        """A loop into as many accumulators as divide the number of steps. Factors that are the same are read once."""
+        """Print a loop into as many accumulators as divide the number of steps. Equal factors are read once."""
         length = int(sites[0].spec.shape[2])
         sites[0].line("{")
         products = self.begin(sites, length // self.count(sites[0]))
@@ -77,7 +77,7 @@ class DotProduct:
         return self.taken * self.widest // site.spec.states[2].dtype.bytes
 
     def begin(self, sites: Sequence[KernelSite], steps: int) -> Together:
-        """Declares pointers to the factors, and sums for so many steps."""
+        """Declare pointers to the factors, and sums for this number of steps."""
         site = sites[0]
         names: dict[str, str] = {}
         pointers: list[tuple[str, str]] = []
@@ -93,7 +93,7 @@ class DotProduct:
         return Together(sites, pointers, sums)
 
     def zeros(self, site: KernelSite, products: int, each: int) -> list[list[str]]:
-        """Declare vectors of sums that are zero: so many for each of so many products."""
+        """Declare vectors of sums that are zero: `each` of them for each of `products`."""
         sums = [[site.fresh("sum") for _ in range(each)] for _ in range(products)]
         site.line(f"    {self._kind(site)} {', '.join(f'{name} = {{0}}' for own in sums for name in own)};")
         return sums

@@ -35,10 +35,10 @@ from morello_x86.kernels.streams import streamed
 from morello_x86.kernels.values import computed, costs, in_doubles, line, literal, picked
 from morello_x86.kernels.vector_math import DIVISION, cycles, define
 
-#: What a call of a function of the C library costs.
+#: Half cycles of a call of a function of the C library.
 _CALL = 20
 
-#: Functions of a double x in C, and what they cost in cycles.
+#: Functions of a double x in C, and their half cycles.
 _OF_DOUBLE: dict[type[Operation], tuple[str, int]] = {
     Silu: ("x / (1 + __builtin_exp(-x))", _CALL + 10),
     Sigmoid: ("1 / (1 + __builtin_exp(-x))", _CALL + 10),
@@ -209,7 +209,7 @@ def _vector(
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return the vector kernels of a core whose widest vectors have so many bytes."""
+    """Return the vector kernels of a core whose widest vectors have `widest` bytes."""
 
     def function(spec: LogicalSpec) -> int:
         return cycles(function_of(spec.op), width(spec, widest))

@@ -1,8 +1,8 @@
 """Kernels that do the same to every lane: over vector registers, or in a loop over memory.
 
-An operand either has all values, or is a single one that every lane gets. Lanes are f32 for all float types: bf16 is
-converted where it is read and written. Kernels with an operand in vector registers
-are printed once per register; where all are in memory there is a loop, and a last vector that may be partly filled.
+An operand has all values, or a single one that every lane gets. Lanes are f32 for all float types: bf16 is converted
+where it is read and written. Kernels with an operand in vector registers are printed once per register. Others are a
+loop over memory, whose last vector may be partly filled.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
 
 
 def whole(spec: LogicalSpec) -> TensorSpec:
-    """Return the operand that says which values there are: the last one that is not less than the iteration space."""
+    """Return the last operand that is as large as the iteration space."""
     return max(zip(spec.operands, _full(spec), strict=True), key=lambda pair: pair[1])[0]
 
 
 def _full(spec: LogicalSpec) -> list[bool]:
-    """Per operand, whether it has a place for every point of the iteration space, as far as its dimensions say."""
+    """Return for each operand whether it uses all dimensions of the iteration space."""
     declared = spec.declared
     return [all(one.uses(dim) for dim in range(len(spec.shape))) for one in declared]
 
 
 def width(spec: LogicalSpec, widest: int) -> int:
-    """Return values per vector: those of the vector registers, or of vectors of `widest` bytes where there are none."""
+    """Return values per vector: those of the vector registers, or of vectors of `widest` bytes without these."""
     sizes = [state.vector for state in spec.states if state.vector]
     return sizes[0] if sizes else widest // lane_type(spec.states[-1].dtype).bytes
 
@@ -60,7 +60,7 @@ def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
 
 
 def conversions(spec: LogicalSpec) -> int:
-    """Return what converting from and to bf16 adds to the cost of each vector."""
+    """Return the half cycles that conversions from and to bf16 add for each vector."""
     return 2 * sum(state.dtype == BF16 for state in spec.states)
 
 
@@ -88,7 +88,7 @@ def vectors(spec: LogicalSpec, widest: int) -> Num:
 
 @attrs.frozen
 class Place:
-    """A kernel's place while it goes over its operands: one vector of each, of which `rest` lanes count (0: all).
+    """A kernel's position in its operands: one vector of each, whose first `rest` lanes count (0: all).
 
     `at` is a position in registers, or an offset in C from the operands' pointers. `turn` counts the vectors that one
     round of a loop handles. `fixed` are the operands that have a single value, in all lanes. What `streams` is stored
@@ -165,9 +165,9 @@ class Place:
 
 
 def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1) -> Iterator[Place]:
-    """Go over vectors of operands: what is printed between two places is in the body of a loop, if there is one.
+    """Yield the places of all vectors of operands, printing the loop over them, if one is needed.
 
-    Single values are put in all lanes first. A round of the loop has several turns, at most so many.
+    Single values are put in all lanes first. A round of the loop has several turns, at most `most`.
     """
     sites = {index: site.operand(index) for index in operands}
     total = max(int(one.tensor.volume) for one in sites.values())
@@ -199,7 +199,7 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
 
 
 def streamed_places(site: KernelSite, values: int, operands: Sequence[int]) -> Iterator[Place]:
-    """Go over vectors of operands in memory, of which the last is written past the caches.
+    """Yield the places of all vectors of operands in memory. The last operand is written past the caches.
 
     The first vector ends before or in the first that is aligned, and the last one overlaps others, so that nothing is
     left over.
@@ -309,5 +309,5 @@ _WIDE = {"ps": "__m512", "epi32": "__m512i"}
 
 
 def _masked(dtype: DType, values: int) -> bool:
-    """AVX-512 F has masks for lanes of 32 bits."""
+    """Return True for vectors that AVX-512 F loads and stores with masks: 16 values of 32 bits."""
     return dtype.bytes == 4 and values == 16

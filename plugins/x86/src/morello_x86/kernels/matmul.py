@@ -162,7 +162,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         _with_vectors("BroadcastVecMultAddInt", 1, INTEGERS),
         # As in [Kaufman2025], Figure 1.
         _with_vectors("BroadcastVecMultAdd", 1, *f32),
-        # Wins for the outer product of a long column with a few values.
+        # Wins for a small matrix times a single column.
         _with_vectors("VecBroadcastMultAdd", 0, *f32),
         _with_vectors("VecBroadcastMultAddInt", 0, INTEGERS),
         _widening("BroadcastVecMultAddWiden", scalar=0, vector=1),

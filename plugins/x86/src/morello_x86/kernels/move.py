@@ -34,20 +34,19 @@ def _cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
 
 
 def _same_vectors(spec: LogicalSpec) -> bool:
-    """At least one operand is in vector registers; where several are, they hold equally many values."""
+    """Return True if an operand is in vector registers, and all that are hold equally many values."""
     return len({state.vector for state in spec.states if state.vector}) == 1
 
 
 def _vector_cast(site: KernelSite) -> str:
-    """As many values at a time as a register of either operand holds."""
+    """Return a template that converts as many values at a time as a register of either operand holds."""
     source, out = site.spec.states
     return f"{{out}} = {vector_as(site, '{src}', source.dtype, out.dtype, out.vector or source.vector or 1)};"
 
 
 def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
-    """Return True for the same values in the same order and as many per register, in another type.
-
-    A register of the narrower type, converted, fits one of `widest` bytes; all that is or becomes bf16 does so as f32.
+    """Return the condition that types differ, and that a register of the narrower type, converted, has at most `widest`
+    bytes. Conversions from and to bf16 go through f32.
     """
 
     def holds(spec: LogicalSpec) -> bool:
@@ -61,14 +60,14 @@ def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
 
 
 def _vector_cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """By measurement, per vector: 2 to widen, 4 to narrow, and 12 to round to bf16."""
+    """Return the measured half cycles per vector: 2 to widen, 4 to narrow, and 12 to round to bf16."""
     source, out = (state.dtype for state in spec.states)
     each = 12 if out == BF16 else 4 if out.bytes < source.bytes else 2
     return per_vector(each * HALF_CYCLE)(spec, machine)
 
 
 def _interleave(site: KernelSite) -> None:
-    """Each vector of bf16 makes one of its even values and one of its odd ones."""
+    """Split each vector of bf16 into a vector of its even values and one of its odd values."""
     source, out = site.operand(0), site.operand(1)
     size = out.tensor.state.vector or 1
     for position in range(0, int(source.tensor.volume), 2 * size):
@@ -139,7 +138,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Move(),
             takes="n, bf16 L1/VRF, f32 VRF",
             when=_to_odd_even,
-            # A shift and a mask, two of which make a cycle: for one vector of bf16 [Kaufman2025]'s cost.
+            # A shift and a mask take a cycle together: [Kaufman2025]'s cost for a vector of bf16.
             cost=lambda spec, machine: touching()(spec, machine) + HALF_CYCLE * spec.operand(1).vectors // 2,
             emit=_interleave,
         ),

@@ -24,7 +24,7 @@ class MultiplyAdd:
 
     Factors have `width` bytes: operands of half of that are widened first. `call` is its C, of the names `prefix`,
     `sum`, `first` and `second`; of bytes, `first` is the unsigned factor. It takes operands of those types that it
-    `pairs`, and needs `temporaries` beside sums and factors. Few sums are kept `in_parts`.
+    `pairs`, and needs `temporaries` besides sums and factors. Few sums are kept `in_parts`.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Lanes:
         return self._widened(self._load(place, self.size // 2, False, tail, masks[1]), dtype)
 
     def broadcast(self, place: str) -> str:
-        """Return a vector of a step's values of the left-hand side, again and again."""
+        """Return a vector that repeats a step's values of the left-hand side."""
         dtype, narrow = self.types[0], self.types[0].bytes < self.adds.width
         if self._floats and not narrow:
             return f"{self._prefix}_set1_ps(*({place}))"
@@ -142,11 +142,11 @@ class Lanes:
         return f"{self._prefix}_add_ps({sum_}, {other})"
 
     def kept(self, sum_: str) -> list[str]:
-        """Return what keeps sums in one register each around a loop: gcc 12 copies them, and spills, but for fmadd."""
+        """Return lines that keep each sum in one register: gcc 12 copies and spills all but those of fmadd."""
         return [] if self._floats else self.pinned(sum_)
 
     def pinned(self, vector: str) -> list[str]:
-        """Return what makes compilers hold a vector in a register from there on."""
+        """Return lines that make compilers hold a vector in a register from there on."""
         return [f'__asm__("" : "+{"v" if self.size == 64 else "x"}"({vector}));']
 
     @property
@@ -295,6 +295,6 @@ MULTIPLY_ADDS = {
 
 
 def families(widest: int) -> tuple[tuple[MultiplyAdd, int], ...]:
-    """Return the multiply-adds of a core with vectors of up to so many bytes, each with those it is used in."""
+    """Return the multiply-adds of a core with vectors of up to `widest` bytes, each with the size of its vectors."""
     narrow = ((NARROW, 32),) if widest > 32 else ()
     return (*((adds, widest) for adds in MULTIPLY_ADDS[widest]), *narrow)

@@ -31,7 +31,7 @@ _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3,
 
 
 def _in_strips(taken: int) -> Callable[[OperandState], bool]:
-    """Return True for strips of so many rows; a single strip is a matrix in the other order."""
+    """Return the condition that a state is in strips of `taken` rows; a single strip is a matrix in the other order."""
 
     def fits(state: OperandState) -> bool:
         if state.layout is None or not state.layout.dims:

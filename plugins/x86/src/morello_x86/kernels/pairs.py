@@ -35,7 +35,7 @@ def _saturating_pairs(site: KernelSite) -> str:
 
 
 def _saturating_values(site: KernelSite) -> None:
-    """The same for one output; products of bytes and their sum fit an int."""
+    """Print the same for one output; products of bytes and their sum fit an int."""
     lhs, rhs, out = (site.operand(i) for i in range(3))
     total = " + ".join(f"{lhs.scalar(position)} * {rhs.scalar(position)}" for position in range(2))
     sum_ = site.fresh("pair")
@@ -47,19 +47,19 @@ def _saturating_values(site: KernelSite) -> None:
 
 
 def _twice_as_many(spec: LogicalSpec) -> bool:
-    """Registers of the right-hand side hold the pairs that one of sums needs, in the same order."""
+    """Return True if a register of the right-hand side holds the pairs of one of sums, in the same order."""
     factor, total = spec.states[1], spec.states[2]
     return factor.vector in (None, 2 * (total.vector or 1))
 
 
 def _pair_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """As for one value along k; widening bytes first takes half of that, by measurement."""
+    """Return the cost of one value along k; widening bytes first takes half of that, by measurement."""
     each = 2 if spec.states[1].dtype == I16 else 3
     return HALF_CYCLE * (each * spec.operand(2).vectors + 1) + machine.move_cost(spec.operand(1))
 
 
 def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """[Kaufman2025]'s: vectors, and the left-hand side from L1; a right-hand side in L1 is read too."""
+    """Return [Kaufman2025]'s cost: vectors, and both sides if they are in L1."""
     moves = machine.move_cost(spec.operand(0)) + machine.move_cost(spec.operand(1))
     return HALF_CYCLE * (2 * spec.operand(2).vectors + 1) + moves
 
@@ -67,6 +67,8 @@ def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Num:
 _SATURATING = Matmul(accumulate=True, saturating=True)
 _PAIR = OperandPattern(levels=NEAR, dtypes=FACTORS)
 
+#: PairBroadcastVecMultAdd wins for products with few values along k, and the saturating kernels for products of one
+#: column or one pair along k, which are too small for register tiles.
 KERNELS = (
     Microkernel(
         name="PairBroadcastVecMultAdd",

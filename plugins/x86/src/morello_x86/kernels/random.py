@@ -19,7 +19,7 @@ _VECTOR = {16: 45, 32: 45, 64: 47}
 _ROW = 60
 #: What hashing a vector of rows takes.
 _KEYS = {16: 34, 32: 34, 64: 31}
-#: The same of a single value, whose row is hashed as well: 26 instructions, of which four start in a cycle.
+#: The same of a single value, whose row is hashed as well: 26 instructions, four in a cycle.
 _VALUE = 65
 
 
@@ -74,7 +74,7 @@ SCALARS = (
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return the kernels of a core whose widest vectors have so many bytes: on parts of rows, and of columns."""
+    """Return the kernels of a core whose widest vectors have `widest` bytes: on parts of rows, and of columns."""
 
     def fits(spec: LogicalSpec) -> Mask:
         return (spec.op.volume(spec.shape) > 1) & (4 * width(spec, widest) <= widest)

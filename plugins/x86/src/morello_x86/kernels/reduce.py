@@ -39,7 +39,7 @@ COMBINING: Mapping[type, Combining] = {Max: Maximum, Sum: Add}
 
 
 def neutral(combining: Combining, dtype: DType) -> float | int:
-    """Return the value that changes nothing."""
+    """Return the neutral element."""
     return Fill("NegInf").constant(dtype) if combining is Maximum else 0
 
 
@@ -81,7 +81,7 @@ def fold(
     operands: tuple[int, ...],
     term: Callable[[Place], str],
 ) -> str:
-    """Print the combination of all lanes of `term` over vectors of operands; the C variable that holds it."""
+    """Print the combination of all lanes of `term` over vectors of operands. Return the C variable that holds it."""
     dtype = lane_type(site.spec.states[operands[0]].dtype)
     kind = site.vector_type(dtype, values)
     count = int(site.operand(operands[0]).tensor.volume) // values
@@ -114,7 +114,7 @@ def accumulates(spec: LogicalSpec) -> bool:
 
 
 def _value(site: KernelSite) -> str:
-    """Return the only value of a row, combined with that of the output where this is asked for."""
+    """Return the only value of a row, combined with that of the output if the operation accumulates."""
     if not accumulates(site.spec):
         return "{src}"
     return of_values(_combining(site), "{out}", "{src}", site.spec.states[1].dtype)
@@ -176,7 +176,7 @@ def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
 
 
 def _loop_cost(widest: int):
-    """Loads bound long loops, and latencies the short ones."""
+    """Return costs: loads limit long loops, and latencies limit short ones."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
@@ -224,5 +224,5 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return the vector kernels of a core whose widest vectors have so many bytes."""
+    """Return the vector kernels of a core whose widest vectors have `widest` bytes."""
     return (*_reduction(Max, widest), *_reduction(Sum, widest))

@@ -37,20 +37,20 @@ def vector_registers(rows: Num, columns: Num, lanes: Lanes) -> Num:
 
 
 def _beside_sums(columns: Num, lanes: Lanes) -> Num:
-    """Return the registers of a tile of so many columns but for its sums."""
+    """Return the registers of a tile of `columns` besides its sums."""
     masks = (columns % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
     return ceil_div(columns, lanes.values) + 1 + lanes.adds.temporaries + masks
 
 
 def _parts(spec: LogicalSpec, lanes: Lanes) -> Num:
-    """Return the registers of parts of sums beside the first."""
+    """Return the registers of parts of sums other than the first."""
     _, m, k, n = spec.shape
     sums = m * ceil_div(n, lanes.values)
     return sums * (parts_of(sums, k // lanes.adds.taken) - 1) if lanes.adds.in_parts else 0
 
 
 def _by_rows(registers: Sequence[str], count: int) -> list[Sequence[str]]:
-    """Return registers in rows of so many."""
+    """Return registers in rows of `count`."""
     return [registers[first : first + count] for first in range(0, len(registers), count)]
 
 
@@ -77,7 +77,7 @@ def _fetches(spec: LogicalSpec, taken: int) -> bool:
 
 
 def loads_tails(lanes: Lanes, columns: Num) -> Mask:
-    """Return True if the last of so many columns can be loaded: masked loads of AVX2 are of 4 bytes."""
+    """Return True if the last of `columns` can be loaded: masked loads of AVX2 are of 4 bytes."""
     return lanes.size != 32 or columns % lanes.values * lanes.adds.sum_bytes % (8 if lanes.halves else 4) == 0
 
 
@@ -170,5 +170,9 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
 
 
 def kernels(size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
-    """Return all families of a core with so many registers for vectors of `size` bytes."""
+    """Return all families of a core with `registers` vector registers of `size` bytes.
+
+    The kernels called ...Sums leave sums in vector registers. They win where sums are converted afterwards, as to bf16,
+    and for small convolutions.
+    """
     return tuple(kernel for one in families(size) for kernel in family(*one, registers, tile_rows))

@@ -27,14 +27,14 @@ from morello_x86.kernels.tile_tables import cycles_of
 _ROW, _COLUMN = 1, 2
 #: Rows of the matrix that are read side by side: with more, prefetchers fall behind, with less, sums are moved more.
 _TAKEN = 4
-#: Rows of the left-hand side at most: more need so many values of it in registers that register tiles are faster.
+#: Rows of the left-hand side at most: with more, its values take too many registers, and register tiles are faster.
 _MOST = 8
 #: Percent of its multiply-adds that a step takes, by bytes of a vector: registers do not hold all values of the
 #: left-hand side, and sums are loaded and stored. Measured on a core of Zen 5, where 1 to 8 rows differ little.
 _PERCENT = {32: 137, 64: 112}
 #: Percent of a row's multiply-adds that it takes besides to make bf16 of the matrix f32.
 _WIDENING = {32: 96, 64: 80}
-#: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers start anew, by bytes of a
+#: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers restart, by bytes of a
 #: vector: computing in narrow ones hides it. Measured with 4 and 16 MiB on a core of Zen 5, and so is what follows.
 _RUN = {32: 0, 64: 700}
 #: Bytes of L1, and tenths of a cycle for a line of sums that it does not keep from one turn to the next.
@@ -76,7 +76,7 @@ class _Code:
             yield from self._turn(attrs.evolve(a, pointer=lhs), attrs.evolve(b, pointer=rhs), c, left)
 
     def _turn(self, a: Matrix, b: Matrix, c: Matrix, steps: int) -> Iterator[str]:
-        """Yield a loop over all columns that takes so many steps of k."""
+        """Yield a loop over all columns that takes `steps` of k."""
         wide = self.together * self.lanes.values
         whole = self.columns // wide * wide
         if whole:
@@ -156,7 +156,7 @@ def _fits(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec], Mask]:
 
 
 def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return the products of few rows of f32 and bf16 of a core with so many registers for vectors of `size` bytes."""
+    """Return the products of few rows of f32 and bf16 of a core with `registers` vector registers of `size` bytes."""
     rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
     return tuple(
         Microkernel(

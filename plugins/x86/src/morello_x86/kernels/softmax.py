@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, Callable[[KernelSite], str]] = {"below": _below, "times": 
 
 @attrs.frozen
 class _Piece:
-    """One operation: its lines, what it costs besides touching its operands, and its lines where it accumulates.
+    """One operation: its half cycles besides touching its operands, its lines, and its lines if it accumulates.
 
     Costs are mostly those of [Kaufman2025].
     """

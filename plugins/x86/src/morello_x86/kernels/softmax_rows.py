@@ -56,7 +56,7 @@ def _all(site: KernelSite, values: int, value: str) -> str:
 
 
 def exp_times(site: KernelSite, values: int, x: str, largest: str, factor: str) -> str:
-    """factor·e^(x − largest) in C; nothing is left of an infinite factor where e to that is 0."""
+    """factor·e^(x − largest) in C; the result is 0 where the power is 0, even if the factor is infinite."""
     exp = define(site, "exp_below", values)
     kind = site.vector_type(F32, values)
     mask = f"i32x{values}"
@@ -72,7 +72,7 @@ def exp_times(site: KernelSite, values: int, x: str, largest: str, factor: str) 
 
 
 def _largest(site: KernelSite, values: int, source: int) -> str:
-    """Print the maximum of a row, and of what the output holds if it is accumulated; the variable it is in."""
+    """Print the maximum of a row, and of the output's value if it is accumulated. Return its variable."""
     found = fold(site, Maximum, values, (source,), lambda place: place.read(source, _LOWEST))
     if not accumulates(site.spec):
         return found
@@ -82,7 +82,7 @@ def _largest(site: KernelSite, values: int, source: int) -> str:
 
 
 def _sum_up(site: KernelSite, values: int, sources: tuple[int, ...], term: Callable[[Place], str]) -> None:
-    """Print the denominator: the sum of terms, added to what is held if it is accumulated."""
+    """Print the denominator: the sum of terms, added to the output's value if it is accumulated."""
     total = fold(site, Add, values, sources, term)
     denom = site.operand(_operand(site, "denom")).scalar()
     site.line(f"    {denom} {'+=' if accumulates(site.spec) else '='} {total};")
@@ -117,7 +117,7 @@ def _with_own_max(site: KernelSite, values: int) -> None:
 
 
 def _new_max(site: KernelSite, values: int) -> str:
-    """Print a row's new maximum, scale the denominator to it, and store it; a variable with it in all lanes."""
+    """Print a row's new maximum, scale the denominator to it, and store it. Return a variable with it in all lanes."""
     largest = _largest(site, values, 0)
     kind, every = site.vector_type(F32, values), site.fresh("every")
     site.line(f"    const {kind} {every} = {_all(site, values, largest)};")
@@ -156,7 +156,7 @@ def _row_kernel(
 ) -> Microkernel:
     """Return a kernel whose operands `rows` are rows, and whose others are single values.
 
-    Beside powers it takes `finding` half cycles for each vector, and `fixed` for each row.
+    Besides powers it takes `finding` half cycles for each vector, and `fixed` for each row.
     """
     singles = tuple(index for index in range(count) if index not in rows)
 
@@ -243,7 +243,7 @@ def _lane_kernel(
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return the kernels of a core whose widest vectors have so many bytes."""
+    """Return the kernels of a core whose widest vectors have `widest` bytes."""
 
     def power(values: int) -> int:
         return cycles("exp_below", values)

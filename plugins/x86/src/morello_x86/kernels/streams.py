@@ -1,4 +1,4 @@
-"""Outputs too large for caches pass by them: functions of each value, and copies, from memory to memory."""
+"""Functions of each value and copies from memory to memory whose outputs are stored past the caches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.lanes import VectorTemplate, in_lanes, lanewise, vectors, whole, width
 from morello_x86.kernels.transpose import DTYPES_OF
 
-#: Outputs of so many bytes leave little of themselves in caches, and nothing of what came before.
+#: Bytes from which on an output evicts nearly everything from caches, itself included.
 LARGE = 16 << 20
 #: Tenths of a cycle for a line of such an output, measured on a core of Zen 5, and for one that caches would have kept.
 _LARGE_LINE, _SMALL_LINE = 30, 400
@@ -22,7 +22,7 @@ _LARGE_LINE, _SMALL_LINE = 30, 400
 def by_traffic(spec: LogicalSpec, computing: Num, machine: Machine) -> Num:
     """Return the cost of streaming from memory to memory. The output comes last.
 
-    Computing overlaps with the lines of large outputs; for others these are too dear to be chosen.
+    Computing overlaps with the lines of large outputs; for others, lines cost too much to be chosen.
     """
     *inputs, out = spec.operands
     reading = sum(machine.move_cost(tensor) for tensor in inputs)
@@ -53,7 +53,7 @@ def streamed(kernel: Microkernel, template: VectorTemplate, widest: int, dtypes:
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return copies of 4-byte values in vectors of so many bytes."""
+    """Return copies of 4-byte values in vectors of `widest` bytes."""
     copy = Microkernel(
         name="Move",
         op=Move(),

@@ -21,10 +21,10 @@ MANY_STEPS = 16
 
 
 def parts_of(sums: Num, steps: Num) -> Num:
-    """Return in how many parts sums are kept that steps of k take turns with, for so many vectors of sums.
+    """Return the number of parts that `sums` vectors of sums are kept in, with which steps of k take turns.
 
     A multiply-add waits for the one before on the same sum. Few sums leave the core idle meanwhile, unless they are in
-    parts; registers hold 12 sums and what goes with them in any vectors. What this returns divides `_UNROLLED`.
+    parts; registers hold 12 sums and what goes with them in any vectors. The result divides `_UNROLLED`.
     """
     return choose((sums <= 6) & (steps >= MANY_STEPS), choose(sums <= 2, 4, 2), 1)
 
@@ -56,8 +56,8 @@ class TilePrinter:
     `accumulate`. The last vector of a row may be narrower: what lies behind it is neither read nor written.
 
     `fresh` returns a new C variable's name, like the one it is given. A tile that is not `alone` may share what it
-    loads with those next to it. One that `fetches` asks for rows of the right-hand side before it comes to them.
-    Steps are taken again and again in the loops `around` them, the first of which is the outermost.
+    loads with those next to it. One that `fetches` prefetches rows of the right-hand side.
+    Steps are repeated in the loops `around` them, the first of which is the outermost.
     """
 
     rows: int
@@ -200,8 +200,8 @@ class TilePrinter:
     def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
         """Yield what fetches the rows of a later round; towards the end those of the next tile, to the right."""
         ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - AHEAD
-        beside = f"({k} - {most}) * {row} + {rhs.column * self.columns}"
-        chosen = f"{k} < {most} ? ({k} + {AHEAD}) * {row} : {beside}"
+        behind = f"({k} - {most}) * {row} + {rhs.column * self.columns}"
+        chosen = f"{k} < {most} ? ({k} + {AHEAD}) * {row} : {behind}"
         yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + ({chosen});"
         fetched = attrs.evolve(rhs, pointer=ahead)
         for step in range(_UNROLLED):

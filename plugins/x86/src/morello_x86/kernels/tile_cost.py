@@ -120,7 +120,7 @@ class TileCycles:
         return 0, spec.operand(2).lines(LINE) * in_memory.out * (1 if _starts_at_zero(spec) else 2)
 
     def sums(self, spec: LogicalSpec, m: Num, k: Num, n: Num) -> npt.NDArray[np.int64]:
-        """Return what a tile of so many rows, steps and columns takes whose operands are at hand."""
+        """Return the cost of a tile of m rows, k steps and n columns whose operands are in L1."""
         zero = _starts_at_zero(spec)
         steps = ceil_div(k, self.taken)
         vectors = ceil_div(n, self.values)
@@ -162,14 +162,14 @@ class TileCycles:
         return _evicting(lhs)
 
     def reading_matrix(self, spec: LogicalSpec) -> Taken:
-        """Return the same of the right-hand side of matrices, of which a single row may be read at a time."""
+        """Return the same for right-hand sides that may be read a single row at a time."""
         stream, friction = self.reading(spec, 1)
         return stream, friction + self._begun(spec.operand(1))
 
     def _begun(self, rhs: TensorSpec) -> Num:
         """Return the tenths of a cycle that a single short row from beyond L2 takes to begin: the next may be anywhere.
 
-        Without that, products of one step each would cost less than of all, which tell how far rows lie apart.
+        Without that, products of one step each would cost less than one of all steps, whose rows have a known distance.
         """
         if rhs.state.level != "GL":
             return 0

@@ -1,7 +1,6 @@
 """Cycles of register tiles on the machine that the shipped costs are for: a core of Zen 5 with AVX-512.
 
-`python -m morello_x86_testing.tile_cycles` measures such tables anew. Each tile's row is the better one of gcc 12's and
-clang 14's.
+`python -m morello_x86_testing.tile_cycles` measures such tables. Each row is the better one of gcc 12 and clang 14.
 """
 
 from __future__ import annotations

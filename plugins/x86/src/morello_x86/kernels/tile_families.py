@@ -1,6 +1,6 @@
 """Cycles of register tiles of types other than f32, on the same machine as those of f32 in `tile_cycles`.
 
-`python -m morello_x86_testing.tile_cycles` measures such tables anew. Rows are the better ones of gcc 12 and clang 14.
+`python -m morello_x86_testing.tile_cycles` measures such tables. Rows are the better ones of gcc 12 and clang 14.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _UNITS = {1: "epi8", 2: "epi16", 4: "epi32"}
 
 
 def _shuffled(size: int, count: int, shuffles: Callable[[DType], str]) -> Callable[[KernelSite], None]:
-    """Prints the transpose of `count` vectors of `size` values: registers hold rows, then columns."""
+    """Return an `emit` that transposes `count` vectors of `size` values: registers hold rows, then columns."""
 
     def emit(site: KernelSite) -> None:
         rows = site.operand(0).vectors()
@@ -78,7 +78,7 @@ def _transpose_8() -> str:
 
 
 def _transpose(size: int, width: int) -> str:
-    """Transposes a square of vectors of `size` bytes whose values have `width`.
+    """Return C that transposes a square of vectors of `size` bytes whose values have `width`.
 
     First, halves of vectors change places with rows further down, until each lane of 16 bytes is transposed for
     itself: interleaving row i with row i + n/2, log2(n) times, transposes the n×n values of a lane.
@@ -173,10 +173,9 @@ def is_transposed(spec: LogicalSpec) -> bool:
 
 
 def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[LogicalSpec], Mask]:
-    """Return True for a source of `rows` rows of `columns` values, if the layouts order these two differently.
+    """Return the condition that a source of `rows` rows of `columns` values becomes its transpose.
 
-    `rising` says whether rows are the earlier dimension. Any two dimensions of a larger tensor will do: those of a
-    column of channels, for one.
+    `rising` requires that rows are the earlier dimension, or the later one. Dimensions of size 1 do not count.
     """
 
     def holds(spec: LogicalSpec) -> Mask:
@@ -224,7 +223,11 @@ def _pairs(size: int, width: int) -> Microkernel:
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """Return the transposes in vectors of these sizes in bytes, of squares whose rows and columns fit all registers."""
+    """Return the transposes in vectors of these sizes in bytes, of squares whose rows and columns fit all registers.
+
+    Squares win for matrices of fewer than 16 rows or columns, and for the edges of others: ...Rows where rows are the
+    earlier dimension, ...Columns where they are the later one.
+    """
     most = max(vectors) // 4
     squares = sorted((size // width, -width) for size in vectors for width in DTYPES_OF if size // width <= most)
     return (

@@ -1,4 +1,4 @@
-"""Single values in C: reading an operand as the type that is computed in, and storing a result.
+"""Single values in C: reading an operand as the type of the computation, and storing a result.
 
 Floats are computed as `float` or wider, and bf16 is rounded to nearest, ties to even. Integers are computed as
 `uint32_t`, which wraps around without undefined behaviour.
@@ -17,7 +17,7 @@ from morello.plugins import Machine, touching
 from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.convert import scalar_as
 
-#: What converting a value from bf16 or to it costs.
+#: Half cycles to convert a value from bf16 or to it.
 _CONVERSION = 4
 
 
@@ -103,7 +103,7 @@ def literal(value: float | int, dtype: DType) -> str:
 
 
 def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:
-    """Return the cost of a kernel on single values: what touching and converting them costs, and so many cycles."""
+    """Return the cost of a kernel on single values: touching and converting them, and `cycles` half cycles."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         conversions = sum(state.dtype == BF16 for state in spec.states)

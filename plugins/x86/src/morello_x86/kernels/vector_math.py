@@ -1,10 +1,10 @@
-"""Functions of vectors of 32-bit floats in C: exp, and what is made of it.
+"""Functions of vectors of 32-bit floats in C: exp, and functions built on it.
 
 All of them take every float: they overflow to infinity, underflow through the subnormals, and give NaN for NaN.
 `python -m morello_x86_testing.ulps` measures the errors that are stated here, on all 2^32 arguments.
 
 exp(x) is 2^n · exp(r) with n = round(x / ln 2), r = x - n·ln 2 in two steps, and a polynomial for exp(r). The power of
-two is applied in two factors, each of which is a normal number, so that only the last product rounds into the
+two is applied in two factors, which are both normal numbers, so that only the last product rounds into the
 subnormals. Polynomials are minimax fits whose coefficients were rounded to floats one after the other.
 """
 
@@ -53,7 +53,7 @@ static inline $f exp_polynomial_$f($f x, $f *n, $f *sum) {
     return ${p}_fmadd_ps(p, r, ${p}_set1_ps(1.0f));
 }"""
 
-#: y·exp(x), which may be a number where exp(x) alone is none. Arguments are limited so that both powers of two are
+#: y·exp(x), which may be finite where exp(x) alone is not. Arguments are limited so that both powers of two are
 #: normal numbers, or both infinite. `min` and `max` pass on a NaN in their second operand.
 _EXP_TIMES = """\
 static inline $f exp_times_$f($f x, $f y) {
@@ -78,7 +78,7 @@ static inline $f exp_$f($f x) {
     return exp_times_$f(x, ${p}_set1_ps(1.0f));
 }"""
 
-#: Of exp(-|x|), which does not overflow.
+#: Computed from exp(-|x|), which does not overflow.
 _SIGMOID = """\
 static inline $f sigmoid_$f($f x) {
     const $f e = exp_$f(($f)(($i)x | INT32_MIN));
@@ -219,12 +219,12 @@ DIVISION = (5, 5)
 
 
 def cycles(name: str, values: int) -> int:
-    """Return the half cycles of one call on a vector of so many floats."""
+    """Return the half cycles of one call on a vector of `values` floats."""
     return FUNCTIONS[name].cycles[values == 16]
 
 
 def definitions(name: str, values: int) -> dict[str, str]:
-    """Return the C functions that `name` on vectors of so many floats consists of, itself last: text by C name."""
+    """Return the C functions of `name` on vectors of `values` floats, itself last: text by C name."""
     function = FUNCTIONS[name]
     found = {own: text for called in function.calls for own, text in definitions(called, values).items()}
     text = function.wide if function.wide and values == 16 else function.text

@@ -1,4 +1,4 @@
-"""The instructions that multiply small numbers and add up neighbours of them: what they take, and their spelling.
+"""Instructions that multiply small numbers and add up neighbours: their operands and their spelling in C.
 
 vpdpbusd adds four products of an unsigned and a signed byte, vpdpwssd two of signed 16-bit integers; both are exact
 and wrap around. vdpbf16ps adds two products of bf16, with two roundings of its own; it takes subnormal numbers for
@@ -32,7 +32,7 @@ class Instruction:
     flush_to_zero: bool = False
 
     def takes(self, spec: LogicalSpec) -> bool:
-        """Of bytes, one factor is unsigned and the other one signed."""
+        """Return True if bytes are one signed and one unsigned factor, and other types are equal."""
         lhs, rhs = spec.states[0].dtype, spec.states[1].dtype
         return lhs != rhs if self.taken == 4 else lhs == rhs
 

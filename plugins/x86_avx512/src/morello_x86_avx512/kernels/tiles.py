@@ -37,7 +37,7 @@ def _template(instruction: Instruction):
 
 def _kernel(instruction: Instruction) -> Microkernel:
     def fits(spec: LogicalSpec) -> bool:
-        """Return a register of the right-hand side has what one of sums needs, in the same order."""
+        """Return True if a register of the right-hand side has the factors of one of sums, in the same order."""
         factor, total = spec.states[1], spec.states[2]
         return instruction.takes(spec) and factor.vector in (None, instruction.taken * (total.vector or 1))
 
