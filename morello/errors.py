@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-#: Characters of a word that is held against others.
+#: The longest word that is compared with others.
 _MAX_WORD = 40
 
 
@@ -64,7 +64,7 @@ class NoImplementation(MorelloError):
 
 
 class Undecided(MorelloError):
-    """Search ended before there was a program, or the proof that there is none."""
+    """Search ended without a program and without a proof of infeasibility."""
 
 
 class EmitError(MorelloError):

@@ -16,7 +16,7 @@ class Peak:
     """C that does nothing but multiply and add, as much at a time as a core can: no product is faster.
 
     `source` defines `static void morello_peak(void *memory)`, which is built with `flags`; a call does `flops`
-    operations, of which a multiplication and an addition are two.
+    operations; a multiply-add counts as two.
     """
 
     source: str

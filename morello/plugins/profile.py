@@ -107,7 +107,7 @@ class Profile:
         for name, rows in self._mapping("tables", self.tables).items():
             rule = rows_rule(rows)
             if rule:
-                self.broken(f"tables.{name}", rule, "correct the rows, or measure anew with `morello calibrate`")
+                self.broken(f"tables.{name}", rule, "correct the rows, or measure again with `morello calibrate`")
 
     def _mapping(self, key: str, value: object) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
@@ -115,7 +115,7 @@ class Profile:
         return cast("Mapping[str, Any]", value)
 
     def broken(self, key: str, rule: str, hint: str) -> NoReturn:
-        """Raise ProfileError for a key of this profile that is not what it has to be."""
+        """Raise ProfileError for an invalid key of this profile."""
         raise ProfileError(f"{self.place or f'profile {self.name}'}: {key} must be {rule}", hint)
 
     def text(self) -> str:
@@ -153,7 +153,7 @@ def parsed(text: str, place: str) -> Profile:
             raise ProfileError(f"{place}: {key} must be one of {', '.join(known)}", "remove it")
     for key in ("name", "target"):
         if key not in settings:
-            raise ProfileError(f"{place}: there is no {key}", f'write {key} = "..." at the head of the file')
+            raise ProfileError(f"{place}: {key} is missing", f'write {key} = "..." at the head of the file')
     for key in ("cpus", "cpu_features"):
         if isinstance(settings.get(key), list):
             settings[key] = tuple(settings[key])
@@ -170,7 +170,7 @@ def read_profile(file: ProfileFile) -> Profile:
         hint = "give the path of a profile; `morello targets NAME` lists those that have names"
         raise ProfileError(f"cannot read the profile {file}: {error.strerror or error}", hint) from error
     except UnicodeDecodeError as error:
-        raise ProfileError(f"{file} is no text in UTF-8", "`morello calibrate -o FILE` writes a profile") from error
+        raise ProfileError(f"{file} is not UTF-8 text", "`morello calibrate -o FILE` writes a profile") from error
 
 
 def applied(profile: Profile, base: Target) -> Target:
@@ -228,7 +228,7 @@ def _tables(profile: Profile, base: Target) -> Tables:
             profile.broken(f"tables.{name}", rule, "remove it")
         if (len(rows), len(rows[0])) != (len(known), len(known[0])):
             rule = f"{len(known)} rows of {len(known[0])} integers, as {base.name} has them"
-            profile.broken(f"tables.{name}", rule, "measure anew: `morello calibrate` writes all rows")
+            profile.broken(f"tables.{name}", rule, "measure again: `morello calibrate` writes all rows")
     return {**base.tables, **profile.tables}
 
 

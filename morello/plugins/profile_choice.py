@@ -85,7 +85,7 @@ def by_cpu(shipped: Collection[Profile], lineage: Sequence[str]) -> ProfileChoic
                 like = "" if cpu == lineage[0] else f", like {cpu}"
                 return ProfileChoice(profile, f"this CPU is {lineage[0]}{like}")
     return ProfileChoice(
-        None, f"no profile is for {lineage[0]}, this CPU" if shipped and lineage else "there is no other"
+        None, f"no profile is for {lineage[0]}, this CPU" if shipped and lineage else "no other profile"
     )
 
 

@@ -285,7 +285,7 @@ def _info(plugin: str) -> PluginInfo:
 
 @cache
 def installed() -> Registry:
-    """Return the registry of what is installed in this Python environment."""
+    """Return the registry of the plugins installed in this Python environment."""
     return Registry.discover()
 
 

@@ -163,7 +163,7 @@ def level(level: object, target: Target) -> str | None:
     if any(size < 1 or size & (size - 1) or size > level.unit for size in level.vectors):
         return "vector sizes are powers of two and fit into a register"
     unknown = [name for name in level.destinations if name not in names]
-    return f"its destination {unknown[0]} is no level of the target ({', '.join(names)})" if unknown else None
+    return f"its destination {unknown[0]} is not a level of the target ({', '.join(names)})" if unknown else None
 
 
 def microkernel(kernel: object, target: Target) -> str | None:
@@ -197,7 +197,7 @@ def _names_rule(kernel: Microkernel, target: Target) -> str | None:
     registers = [*kernel.registers.items(), *jam.items()]
     used = [name for pattern in kernel.operands for name in pattern.levels] + [name for name, _ in registers]
     if unknown := [name for name in used if name not in levels]:
-        return f"it names the level {unknown[0]}, which is none of {', '.join(sorted(levels))}"
+        return f"it names the level {unknown[0]}, not one of {', '.join(sorted(levels))}"
     if unknown := [name for pattern in kernel.operands for name in pattern.dtypes if name not in BY_NAME]:
         return f"unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}"
     if any(pattern.layout not in ("any", "row_major", "col_major") for pattern in kernel.operands):
@@ -244,7 +244,7 @@ def _is_size(size: object) -> bool:
 
 
 def is_integer(value: object) -> bool:
-    """Return True for an integer that is no bool."""
+    """Return True for an integer other than a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

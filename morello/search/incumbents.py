@@ -37,7 +37,7 @@ _WHOLE = 0.5
 WIDE = 0.05
 #: The optimality gap at which the search of a restricted space ends.
 _CLOSE = 0.01
-#: Per restricted space, tile sizes are the powers of two with multiples of so many bits: 1 and 4096, then 1, 16, 256...
+#: Per restricted space, the multiple of bits of its powers of two for tile sizes: 1 and 4096, then 1, 16, 256...
 _SIZE_BITS = (12, 4, 3, 2)
 #: The number of layouts without strips in restricted spaces. Layouts that kernels declare come on top.
 _PLAIN = 3

@@ -90,4 +90,4 @@ def undecided(spec: Spec, budget: SearchBudget, *, late: bool) -> Undecided:
     else:
         within = f"in {budget.seconds:g} s" if late else f"within {budget.expansions:,} expansions"
         more = "go on with --prove, or with more --effort or --time-limit; in Python, with another SearchBudget"
-    return Undecided(f"no program of {spec.op} was found {within}, nor is it proven that there is none", more)
+    return Undecided(f"no program of {spec.op} was found {within}, nor is the Spec proven infeasible", more)

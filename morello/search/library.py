@@ -67,7 +67,7 @@ def installed() -> Path | None:
 
 
 def library_path() -> Path:
-    """Return the installed library or, without one, build it. Raises ToolchainError where there is no compiler."""
+    """Return the installed library or, without one, build it. Raises ToolchainError without a compiler."""
     path = installed()
     if path is None:
         # Imported here: answers depend on the sources that search imports, and not on how this library is built.

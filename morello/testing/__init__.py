@@ -1,4 +1,4 @@
-"""For tests of plugins: do microkernels compute what they declare, and do random programs, too?"""
+"""Checks for tests of plugins: microkernels and random programs compute their declared results."""
 
 from morello.testing.conformance import KernelCheck, accepted_specs, check_declaration, kernel_checks
 from morello.testing.generate import RandomPrograms, random_spec

@@ -55,7 +55,7 @@ def build_together(
 ) -> Mapping[str, ToolchainError]:
     """Build all `kernels` into few shared objects, with `flags` after those of their programs.
 
-    The programs' names differ. What is returned says, by name, which of them do not compile.
+    The programs' names differ. The result names those that do not compile.
     """
     by_name = {kernel.program.name: kernel for kernel in kernels}
     failed: dict[str, ToolchainError] = {}

@@ -1,4 +1,4 @@
-"""Copies of this process that do a part of its work and tell of it through a pipe."""
+"""Copies of this process that do part of its work and send results through a pipe."""
 
 from __future__ import annotations
 

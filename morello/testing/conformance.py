@@ -1,4 +1,4 @@
-"""Check that microkernels compute what they declare: Specs are drawn from the declaration alone, run and judged."""
+"""Check that microkernels compute their declared results, on Specs drawn from the declaration alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from morello.schedule import rewrite_leaf, with_child
 from morello.testing.generate import layout_choices, random_parameters
 from morello.testing.trials import FLAGS, Trials
 
-#: Sizes of dimensions that a kernel leaves free, beside those that fill vectors.
+#: Sizes of free dimensions of a kernel, besides those that fill vectors.
 _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 64)
 #: How many values the free dimensions span together at most.
 _VOLUME = 4096
@@ -40,7 +40,7 @@ _VOLUME = 4096
 _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
 #: Combinations of data types that are tried besides those that are all the same.
 _KINDS = 64
-#: After a round of so many draws, data types that did not come up are left out if there are Specs of others.
+#: Draws of a round; data types without a Spec in it are skipped if others have one.
 _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
 _JAMMED = 2
@@ -63,7 +63,7 @@ def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: in
 class KernelCheck:
     """The check of one microkernel; calling it runs it. `str(check)` names it, as for pytest's `ids`.
 
-    Checks with one `group` share what they build, so they should run in one process: it names an `xdist_group`.
+    Checks of one `group` share builds, so they should run in one process: it names an `xdist_group`.
     """
 
     kernel: Microkernel
@@ -74,7 +74,7 @@ class KernelCheck:
         return f"{self._built.target.name}-{self.kernel.name}"
 
     def __call__(self) -> None:
-        """Check the declaration, then run the kernel on its Specs and compare what it writes.
+        """Check the declaration, then run the kernel on its Specs and compare its results.
 
         Raises PluginError for a declaration that breaks a rule or accepts nothing, VerificationError for a wrong
         result, and unittest.SkipTest, which pytest knows too, where this machine's CPU lacks a feature.
@@ -322,7 +322,7 @@ class _Drawing:
         return None
 
     def _candidate(self, kinds: tuple[DType, ...]) -> LogicalSpec | None:
-        """Return a Spec in normal form that may be one the kernel accepts; None for a draw that is none."""
+        """Return a Spec in normal form that the kernel may accept; None for an invalid draw."""
         op = self._operation()
         shape = self._shape(op)
         if op.check(shape, kinds) is not None:

@@ -22,14 +22,14 @@ from morello.rewrites.to_accum import ToAccum
 #: Rewrites whose ways are known here: those that change nothing but sizes have none.
 _KNOWN = (Select, ToAccum, Tile, Split, ExactFit, MoveStep)
 
-#: What is left of an operand's state: data type, level, and values per vector register.
+#: The relevant part of an operand's state: data type, level, and values per vector register.
 StateClass: TypeAlias = tuple[str, str, int | None]
-#: What is left of a Spec.
+#: The relevant part of a Spec.
 OperationClass: TypeAlias = tuple[Operation, tuple[StateClass, ...]]
 
 
 class Reach:
-    """Tells Specs apart that no sequence of moves and accumulating variants brings to a microkernel."""
+    """Finds Specs that no sequence of moves and accumulating variants leads to a microkernel."""
 
     def __init__(self, target: Target):
         self._target = target

@@ -28,7 +28,7 @@ FLAGS = (
     # Of two shares that one thread does, no race would be seen.
     f"-D{KEEPS_SHARES}=1",
 )
-#: What is looked for unless something else is asked for.
+#: The default sanitizers.
 SANITIZERS = "address,undefined"
 #: Threads that parallel loops are shared among: theirs, as sanitizers know nothing of OpenMP's.
 _THREADS = 3
@@ -284,8 +284,8 @@ def _build(programs: Sequence[Program], folder: Path, compiler: Compiler, saniti
         raise ArgumentError("programs that run together need the same flags", "run those of one target at a time")
     files = sorted(path.name for path in folder.glob("*.c"))
     threads = ["-pthread"] if any(program.parallel for program in programs) else []
-    told = [*FLAGS, f"-fsanitize={sanitizers}", *threads, *flags.pop()]
-    command = [*compiler.command, *told, "-o", "harness", *files, "-lm"]
+    options = [*FLAGS, f"-fsanitize={sanitizers}", *threads, *flags.pop()]
+    command = [*compiler.command, *options, "-o", "harness", *files, "-lm"]
     names = programs[0].name if len(programs) == 1 else f"{len(programs)} programs"
     try:
         done = run(command, timeout_seconds() * len(files), folder)

@@ -39,7 +39,7 @@ def spec_file(impl: Node, target: Target, name: str = "failing") -> str:
 
 @attrs.frozen
 class _Trial:
-    """One program on its way: what is wrong with it already, or its kernel and the reference to hold it against."""
+    """One program: its fault so far, or its kernel and the reference to compare with."""
 
     impl: Node
     kernel: NativeFunction | None
@@ -51,7 +51,7 @@ class Trials:
     """Complete programs of one target, to be verified one by one; all are built when the first is.
 
     `flags` come after the target's own. With `sanitize` each also runs once under the sanitizers, on one of the
-    data sets in turn, and what it gives there is judged, too. `reference` is the installed reference_c unless given.
+    data sets in turn, and its results are checked, too. `reference` is the installed reference_c unless given.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Trials:
         self._flags, self._sanitize, self._seed, self._reference = tuple(flags), sanitize, seed, reference
 
     def check(self, index: int) -> None:
-        """Verify program number `index`. Raises VerificationError, with a Spec file that shows what is wrong."""
+        """Verify program number `index`. Raises VerificationError, with a Spec file that reproduces the fault."""
         trial = self._built[index]
         try:
             if trial.error:
@@ -99,14 +99,14 @@ class Trials:
             for index in range(first, len(self.impls)):
                 try:
                     ended = "does not end" if not mine.poll(timeout_seconds()) else None
-                    told = None if ended else mine.recv()
+                    fault = None if ended else mine.recv()
                 except EOFError:
                     process.join()
-                    ended, told = f"crashes: exit code {process.exitcode}", None
+                    ended, fault = f"crashes: exit code {process.exitcode}", None
                 if ended:
                     yield f"p{index} {ended}\n\n{spec_file(self.impls[index], self.target)}"
                     return
-                yield told
+                yield fault
         finally:
             process.kill()
             process.join()

@@ -98,7 +98,7 @@ SPECS = [
     ("Softmax[dim=0, ‹dim›=1](4×4, GL, GL)", "a second dim", "leave one of them out"),
     ("‹Softmax[dim=1.5]›(4×4, GL, GL)", "Softmax: dim is a whole number, not 1.5", ""),
     ("‹Softmax[dim]›(4×4, GL, GL)", "Softmax: dim is a whole number, not True", ""),
-    ("‹Softmax›[dim=2](4×4, GL, GL)", "Softmax[dim=2]: there is no dimension 2", ""),
+    ("‹Softmax›[dim=2](4×4, GL, GL)", "Softmax[dim=2]: dimension 2 does not exist", ""),
     ("‹Gelu[form=sin]›(4, GL, GL)", "Gelu: unknown form=sin", "erf and tanh"),
     ("Scale[by=‹1e999›](4, GL, GL)", "'1e999' is too large", "at most 1.7e308"),
     ("‹Conv[padding=[1, 2]]›(1×1×1×1×1×1×1, GL, GL, GL)", "Conv: padding is a number", ""),

@@ -145,7 +145,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"levels": (attrs.evolve(VECTORS, vectors=()), MEMORY)}, "level V", "vector levels, and no others, list"),
     ({"levels": (attrs.evolve(VECTORS, vectors=(12,)), MEMORY)}, "level V", "vector sizes are powers of two"),
     ({"levels": (attrs.evolve(VECTORS, vectors=(32,)), MEMORY)}, "level V", "fit into a register"),
-    (level(MEMORY, destinations=("L9",)), "level MEM", "its destination L9 is no level of the target (R, MEM)"),
+    (level(MEMORY, destinations=("L9",)), "level MEM", "its destination L9 is not a level of the target (R, MEM)"),
     # Rewrites.
     ({"rewrites": (Matmul,)}, "rewrite", "a rewrite is a subclass of Rewrite"),
     ({"rewrites": (Select("Zero"),)}, "rewrite", "a rewrite is a subclass of Rewrite"),

@@ -43,7 +43,7 @@ class Along(AnyRank):
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if self.dim is not None and not 0 <= self.dim < len(shape):
-            message = f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
+            message = f"dimension {self.dim} does not exist; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
             return SpecError(message, "leave `dim` out for the last")
         return None if shape else SpecError("a tensor of rank 0 has no dimension to go along", "write 1 for its shape")
 

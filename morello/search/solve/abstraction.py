@@ -147,7 +147,7 @@ class Abstraction:
         }
 
     def _standing(self, rows: Ints) -> Ints:
-        """Return the distinct rows, sorted, with each pattern of a state in its place. The last column is no state."""
+        """Return the distinct rows, sorted, with each pattern of a state in its place."""
         state, pattern = np.nonzero(self._patterns.members.T)
         start = np.searchsorted(state, np.arange(len(self._patterns.of) + 1))
         for operand in range(rows.shape[1] - 1):

@@ -24,7 +24,7 @@ _Small = npt.NDArray[np.integer[Any]]
 class Tiles:
     """The tiles of one state: `kinds`, [cuts], and the number of each kind's state or pattern, `made`, [kinds].
 
-    A kind of -1 means that there is no tile. States whose tiles have the same kinds share the array.
+    Kind -1 means no tile. States whose tiles have the same kinds share the array.
     """
 
     kinds: Kinds

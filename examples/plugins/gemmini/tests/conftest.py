@@ -39,7 +39,7 @@ def tuning_plugins() -> pluggy.PluginManager:
 
 @pytest.fixture
 def morello(tmp_path: Path) -> Callable[..., str]:
-    """Runs `morello` as where the plugin is installed, in a folder of its own; gives what it prints."""
+    """Run `morello` with the plugin installed, in its own folder; return its output."""
     info = tmp_path / "installed" / "gemmini_target-0.1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gemmini-target\nVersion: 0.1.0\n")

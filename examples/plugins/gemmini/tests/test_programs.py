@@ -1,4 +1,4 @@
-"""Search finds programs for the arrays, and these compute what they should; what an array cannot do is refused."""
+"""Search finds correct programs for the arrays, and refuses Specs that an array cannot compute."""
 
 from __future__ import annotations
 

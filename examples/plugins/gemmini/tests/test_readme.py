@@ -1,4 +1,4 @@
-"""The README shows true things: commands print what is printed there."""
+"""Commands of the README print the output shown there."""
 
 from __future__ import annotations
 

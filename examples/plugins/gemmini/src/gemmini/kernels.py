@@ -110,7 +110,7 @@ def _is_matrix(tensor: TensorSpec, array: Array) -> Mask:
 
 
 def _is_tile(array: Array, blocks: int) -> Callable[[LogicalSpec], Mask]:
-    """Return a condition: matrices of up to `dim` rows, and of up to so many whole blocks of columns."""
+    """Return a condition: matrices of up to `dim` rows and `blocks` whole blocks of columns."""
 
     def fits(spec: LogicalSpec) -> Mask:
         rows, columns = _matrix(spec.operand(0))
@@ -173,7 +173,7 @@ def _zero(array: Array) -> Emit:
 
 
 def _multiply(array: Array) -> Emit:
-    """Return how products are printed: weights are preloaded for each block of k, and sums begin anew or go on."""
+    """Return the printer of products: it preloads weights for each block of k, and starts or continues sums."""
 
     def emit(site: KernelSite) -> None:
         lhs, rhs, out = (site.operand(index) for index in range(3))

@@ -1,4 +1,4 @@
-"""Tells `morello tune` of an array: items of its menu, as [Hong2025] has them, and words for language models."""
+"""Menu items of [Hong2025] and prompts for language models, for `morello tune`."""
 
 from __future__ import annotations
 

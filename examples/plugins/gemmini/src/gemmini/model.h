@@ -9,7 +9,7 @@
    from there, values of the accumulator's type as they are. A program that breaks a rule of the instructions is
    stopped with a message. Each thread has an accelerator of its own. */
 
-/* A program calls what it needs of this. */
+/* Programs call a part of these functions. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 
 #define GEMMINI_ACC 0x80000000u
@@ -22,7 +22,7 @@
 enum { GEMMINI_OUTPUT_STATIONARY, GEMMINI_WEIGHT_STATIONARY };
 enum { GEMMINI_NO_ACTIVATION, GEMMINI_RELU };
 
-/* What the accelerator has been told to do and how many bytes it has moved from and to memory, since the process
+/* Counts of instructions and of bytes moved from and to memory, since the process
    began. `mvin` and `read` are by the number of the instruction; `zeros` are those of any that read nothing. */
 #ifndef GEMMINI_COUNTERS
 #define GEMMINI_COUNTERS
@@ -84,7 +84,7 @@ static inline gemmini_acc_t gemmini_plus(gemmini_acc_t sum, gemmini_acc_t value)
     return GEMMINI_IS_FLOAT ? sum + value : (gemmini_acc_t)((uint32_t)sum + (uint32_t)value);
 }
 
-/* `value` times `scale`; integers are rounded to nearest even ones, and to what is between `low` and `high`. */
+/* `value` times `scale`; integers are rounded to nearest even and clamped to [`low`, `high`]. */
 static inline double gemmini_scaled(double value, float scale, double low, double high) {
     if (GEMMINI_IS_FLOAT) {
         return (float)value * scale;

@@ -1,5 +1,5 @@
-/* Matrices stay in the scratchpad, sums in the accumulator; what is subtracted comes negated, d as a bias. The state
-   after the last step, which nobody asks for, is left out. */
+/* Matrices stay in the scratchpad, sums in the accumulator; subtrahends come negated, d as a bias. The state
+   after the last step, which is not needed, is omitted. */
 
 void forward(const float *a, const float *b, const float *k, float *x, const float *d, float *u) {
     gemmini_config_ex(GEMMINI_WEIGHT_STATIONARY, GEMMINI_NO_ACTIVATION, 1, 0, 0);
