@@ -146,11 +146,11 @@ def test_steps_say_what_the_machine_lacks_for_a_kernel() -> None:
 #: What is wrong with a file: what of TEXT is replaced, by what, and the key and the rule that the message names.
 FAULTS = [
     ('name = "fast"', "name =", "not valid TOML"),
-    ('name = "fast"', "", "there is no name"),
+    ('name = "fast"', "", "name is missing"),
     ('name = "fast"', "name = 3", "name must be a text"),
     ('name = "fast"', 'name = "base"', "name must be a word"),
     ('name = "fast"', 'name = "a/b"', "name must be a word"),
-    ('target = "toy_cpu"', "", "there is no target"),
+    ('target = "toy_cpu"', "", "target is missing"),
     ('target = "toy_cpu"', 'target = "x86_avx2"', "target must be toy_cpu"),
     (
         "cpus = [",
@@ -199,7 +199,7 @@ def test_profiles_that_there_are_not(tmp_path: Path, toys: Registry) -> None:
     with pytest.raises(ProfileError, match=r"cannot read the profile .*none.toml: No such file"):
         toys.target("toy_cpu", tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
-    with pytest.raises(ProfileError, match=r"bytes.toml is no text in UTF-8"):
+    with pytest.raises(ProfileError, match=r"bytes.toml is not UTF-8 text"):
         toys.target("toy_cpu", tmp_path / "bytes.toml")
 
 
