@@ -165,7 +165,7 @@ def boxes_fault(boxes: Boxes, grids: Sequence[LimitGrid], steps: int) -> str | N
         return "an answer has no step"
     numerator, denominator = boxes.numerator, boxes.denominator
     if (numerator < 0).any() or (denominator < 1).any() or (np.gcd(numerator, denominator) != 1).any():
-        return "a cost is no fraction in lowest terms"
+        return "a cost is not a fraction in lowest terms"
     if numerator[boxes.kind == AnswerKind.NONE].any():
         return "an answer without a program has a cost"
     least, most = (volumes(to_sizes(corner[:, :rank])) for corner in (low, high))

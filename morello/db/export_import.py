@@ -55,7 +55,7 @@ def _rectangles(table: AnswerTable) -> Iterator[dict[str, Any]]:
 
 
 def import_lines(lines: Iterable[str], name: str) -> Iterator[AnswerTable]:
-    """Yield the tables of a database as text. Raises MorelloError, with the line, for text that is no such thing."""
+    """Yield the tables of a database as text. Raises MorelloError with the line of a fault."""
     number = 0
     owner: FingerprintedTarget | None = None
     labels: str | None = None

@@ -154,7 +154,7 @@ def _names_of(node: ast.AST) -> str:
 
 
 def _locals(body: Sequence[ast.AST]) -> _Scope:
-    """Return the scope of a function. What it imports and defines, or declares global, keeps its name."""
+    """Return the scope of a function. Imported, defined and global names are kept."""
     nodes = _own_nodes(body)
     names: _Scope = dict.fromkeys(_stored(nodes))
     for node in nodes:

@@ -23,7 +23,7 @@ _COLUMNS = "fingerprint, target, spec, machine, schedule, record, crc"
 
 @attrs.frozen(kw_only=True)
 class ProgramText:
-    """A row of the table `programs`. `spec` is the text of a Spec, `record` a JSON object of what is known of it."""
+    """A row of the table `programs`. `spec` is the text of a Spec, `record` a JSON object."""
 
     fingerprint: str = ""
     target: str

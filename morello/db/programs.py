@@ -21,7 +21,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.schedule import Position, apply, rewrite_leaf
 
-#: Programs of Specs, with cost and peak; None for a Spec of which a part is not solved.
+#: Programs of Specs, with cost and peak; None if a part is not solved.
 Programs: TypeAlias = dict[Spec, tuple[Impl, CostAndPeak] | None]
 
 #: Errors of rewrites that cannot be applied.

@@ -33,7 +33,7 @@ def test_what_there_is(cli, cache):
     told = cli("cache", MORELLO_CACHE_DIR=str(cache), MORELLO_DB="").stdout
     assert told.startswith(f"{cache}: 4,020 bytes of at most 1,073,741,824\n")
     assert re.search(r"^libraries +2 +2,000$", told, re.MULTILINE)
-    assert f"The database {cache / 'specs.db'} is no part of it" in told
+    assert f"The database {cache / 'specs.db'} is separate" in told
     found = json.loads(cli("cache", "--json", MORELLO_CACHE_DIR=str(cache)).stdout)
     assert (found["folder"], found["bytes"], found["limit"]) == (str(cache), 4020, 1 << 30)
     assert {kind: one["entries"] for kind, one in found["kinds"].items()} == {
@@ -65,7 +65,7 @@ def test_limit(cli, cache, refused):
     assert "of at most 1,000\n" in over.stdout
     assert "MORELLO_CACHE_LIMIT is set" in over.stderr
     assert "of at most 2,097,152\n" in cli("cache", "limit", **own).stdout
-    refused(cli("cache", "limit", "much", **own), "'much' is no size", code=2)
+    refused(cli("cache", "limit", "much", **own), "'much' is not a size", code=2)
     refused(cli("cache", **own, MORELLO_CACHE_LIMIT="much"), "MORELLO_CACHE_LIMIT is 'much', which is no size")
     refused(cli("cache", "--json", "clear", **own), "--json is for `morello cache`", code=2)
     assert (

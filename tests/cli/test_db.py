@@ -167,7 +167,7 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([HEAD, PRINT, TABLE.replace("layout[0]", "\\u001b"), BOX], ":4: a text is not one line"),
         ([HEAD, PRINT.replace("/4/", "/5/"), TABLE, BOX], ":4: 'RF:64/5/16 L1:32768/64/8' are not levels"),
         ([HEAD, PRINT.replace("/8", ""), TABLE, BOX], "are not levels"),
-        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: a cost is no fraction"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: a cost is not a fraction"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1")], ":4: a cost is a fraction"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", f"{2**53 - 1}/1")], ":4: a cost is more than 9,007,199,254,740,991"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", "9" * 30 + "/1")], ":4: "),
@@ -276,7 +276,7 @@ def test_a_faulty_target_stops_only_what_would_drop_its_answers(cli, refused, mo
 
 @pytest.mark.parametrize("name", ["stats", "verify", "export", "prune"])
 def test_files_that_are_no_database(cli, refused, write, tmp_path, name):
-    refused(cli("db", name, str(tmp_path / "none.db")), "there is no database", "none.db")
+    refused(cli("db", name, str(tmp_path / "none.db")), "does not exist", "none.db")
     refused(cli("db", name, write()), "is not a database", "hint:")
     refused(cli("db", name, str(tmp_path)), "error: ")
     refused(cli("db", name, "default"), "switched off")

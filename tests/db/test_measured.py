@@ -1,4 +1,4 @@
-"""Measured programs: one for each kind of machine, told apart from answers, and not believed where they are damaged."""
+"""Measured programs: one for each kind of machine, separate from answers, and reported if they are damaged."""
 
 from __future__ import annotations
 

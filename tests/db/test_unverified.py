@@ -171,7 +171,7 @@ def test_two_others_that_contradict_each_other(solved: tuple[morello.Goal, SpecS
 
 
 def wrong_and_right(first: morello.Goal, path: Path) -> SpecStore:
-    """A database with marks on a program, whose root is dearer than it is said to be, and on a denial."""
+    """A database with an unverified program, whose stored cost is too low, and an unverified answer NONE."""
     assert isinstance(first.impl, Node)
     return told(path, first.target, changed(first.impl, costs=np.array([cost_and_peak(first.impl).cost - 1])))
 

@@ -22,29 +22,29 @@ from tools.faults.pieces import Broken, make
 from tools.faults.works import WORKS
 
 
-def told(name: str, outcomes: Counter[str], started: float) -> None:
-    """Print what one kind of fault did."""
+def print_outcomes(name: str, outcomes: Counter[str], started: float) -> None:
+    """Print the outcomes of one kind of fault."""
     counts = ", ".join(f"{what} {count:,}" for what, count in sorted(outcomes.items()))
     print(f"{name:<12} {counts}  ({time.monotonic() - started:.0f} s)", flush=True)
 
 
 def sampled(folder: Path, options: argparse.Namespace) -> None:
-    """Do what needs random draws: kills, and changed bytes."""
+    """Inject the random faults: kills, and changed bytes."""
     luck = random.Random(options.seed)
     started = time.monotonic()
-    told("kill -9", kills.kill(folder / "killed.db", options.kills, luck), started)
+    print_outcomes("kill -9", kills.kill(folder / "killed.db", options.kills, luck), started)
     make(folder / "whole.db", 4)
     changes = ((flips.flip, options.flips), (flips.tear, options.flips // 4), (flips.truncate, options.flips // 4))
     for change, times in changes:
         started = time.monotonic()
-        told(change.__name__, flips.damage(folder / "whole.db", 4, times, luck, change), started)
+        print_outcomes(change.__name__, flips.damage(folder / "whole.db", 4, times, luck, change), started)
 
 
 def conditions(folder: Path) -> None:
-    """Do what needs no draws: many writers, full disks, files that may not be written or are another version's."""
+    """Inject the other faults: many writers, full disks, read-only files, files of a newer version."""
     for processes in (2, 4):
         started = time.monotonic()
-        told(f"{processes} writers", kills.together(folder / f"{processes}.db", processes, 40), started)
+        print_outcomes(f"{processes} writers", kills.together(folder / f"{processes}.db", processes, 40), started)
     (folder / "disk").mkdir()
     (folder / "fixed").mkdir()
     print(f"file limit   {disks.file_limit(folder / 'limited.db')}")
@@ -67,7 +67,7 @@ def _calls(loaded: shim.Shim, every: int) -> bool:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what the command line asks for."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--flips", type=int, default=2000)

@@ -56,7 +56,7 @@ def kinds() -> Iterator[tuple[str, Callable[[sqlite3.Connection], None]]]:
         for number in _NUMBERS:
             yield f"column {column} = {number}", _matrix(lambda one, at=column, to=number: _set(one, at, to))
     yield "cheaper", _matrix(lambda one: _add(one, 19, -1))
-    yield "dearer", _matrix(lambda one: _add(one, 19, 1))
+    yield "more expensive", _matrix(lambda one: _add(one, 19, 1))
     yield "twice", _matrix(lambda one: np.concatenate([one, one]))
     yield "another row", _matrix(lambda one: np.concatenate([one, _add(one, 19, 1)]))
     for name, text in _STATEMENTS.items():

@@ -22,11 +22,11 @@ from tools.faults.pieces import Broken
 from tools.faults.shim import Fault, Fired, Shim
 from tools.faults.works import Promises, Step, Work, scratch, warm
 
-#: Libraries that may end the process where they get no memory, which nobody who uses them can help.
+#: Libraries that may end the process if they get no memory.
 _FRAGILE = ("_multiarray_umath", "_umath_linalg", "libpython", "python", "libspatialindex", "libstdc++", "ld-linux")
-#: How a step ends where numpy gets no memory, and returns without saying so.
+#: The outcome of a step if numpy gets no memory and returns without an exception.
 _NUMPY = "no memory: numpy says SystemError"
-#: How a step ends where OpenSSL gets none: what makes hashes says so by another name.
+#: The outcome of a step if OpenSSL gets no memory: hashlib raises ValueError.
 _OPENSSL = "no memory: OpenSSL says ValueError"
 #: How the C library ends a process that has no memory for the data of a thread.
 _ABORT = "cannot allocate memory for thread-local data: ABORT"
@@ -60,7 +60,7 @@ class Sweep:
             self.findings[finding].append(shown_by)
 
     def lines(self) -> Iterator[str]:
-        """Yield what is to be told, in words."""
+        """Yield the results as lines of text."""
         yield ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(self.outcomes.items()))
         for finding, shown_by in sorted(self.findings.items()):
             yield f"  {len(shown_by)} × {finding}\n    first: {shown_by[0]}"
@@ -72,10 +72,10 @@ class Injector:
     def __init__(self, shim: Shim):
         self._shim = shim
         self._folder = scratch() / "work"
-        # A lock that fails looks to SQLite like one that somebody else holds.
+        # SQLite cannot distinguish a lock that fails from one that another process holds.
         file.PATIENCE = 0
         warm()
-        # Forked processes would copy what the collector of garbage looks at.
+        # The garbage collector would make forked processes copy memory.
         gc.freeze()
 
     def calls(self, work: type[Work], what: Fault) -> int:
@@ -87,12 +87,12 @@ class Injector:
         return self._shim.fired().calls
 
     def inject(self, call: Injection) -> tuple[str, str]:
-        """Return the outcome of one fault, and what is wrong with it, or an empty text."""
+        """Return the outcome of one fault, and its finding or an empty text."""
         promises = self._fresh(call.work)
         ending = forked(lambda: self._run(call, promises))
         fired = self._shim.fired()
         outcome, finding = _judged(ending, call, fired)
-        after = forked(lambda: told(lambda: call.work.again(self._folder, promises.made())))
+        after = forked(lambda: failure_of(lambda: call.work.again(self._folder, promises.made())))
         wrong = after.died or after.result
         if wrong:
             return "broken", f"afterwards: {wrong}, after {fired.call} failed"
@@ -113,11 +113,11 @@ class Injector:
         self._shim.disarm()
         for i, error in enumerate(errors):
             said[i] = _named(error)
-        return {"steps": said, "length": len(steps), "broken": told(work.settle)}
+        return {"steps": said, "length": len(steps), "broken": failure_of(work.settle)}
 
 
 def _tried(step: Step) -> BaseException | None:
-    """Return what a step failed with. Words for it take memory, of which there may be none yet."""
+    """Return the exception of a step. Its text is made later, since that takes memory."""
     try:
         step()
     except BaseException as error:
@@ -149,8 +149,8 @@ def _named(error: BaseException | None) -> str:
     return f"? {type(error).__name__} at {place}{via}: {text}"
 
 
-def told(check: Step) -> str:
-    """Return what a check finds wrong, or an empty text."""
+def failure_of(check: Step) -> str:
+    """Return the failure of a check as text, or an empty text."""
     try:
         check()
     except MorelloError as error:
@@ -161,7 +161,7 @@ def told(check: Step) -> str:
 
 
 def _judged(ending: Ending, call: Injection, fired: Fired) -> tuple[str, str]:
-    """Return the outcome of a process that a fault was injected into, and what is wrong with it."""
+    """Return the outcome of a process that a fault was injected into, and its finding or an empty text."""
     if ending.died:
         if call.what == Fault.ENOMEM and _ABORT in ending.died:
             return "no memory: the C library aborts", ""
@@ -202,7 +202,7 @@ def sweep(injector: Injector, work: type[Work], what: Fault, every: int = 1) -> 
 
 
 def main(shim: Shim, works: list[type[Work]], faults: list[Fault], every: int = 1) -> bool:
-    """Fail each call of all this work, or every so many; tell what came of it. Return whether all is well."""
+    """Fail each call of all this work, or every nth, and print the results. Return whether there was no finding."""
     well = True
     injector = Injector(shim)
     for what in faults:

@@ -20,7 +20,7 @@ from tools.faults.pieces import TARGET, Broken, look, make, piece, require
 
 
 def in_child(action: Callable[[], None]) -> str:
-    """Run in a process of its own, for what cannot be undone; return what it failed with, or an empty text."""
+    """Run an action that cannot be undone in a process of its own; return its failure, or an empty text."""
 
     def run(said: Connection) -> None:
         try:

@@ -71,7 +71,7 @@ def _ask(path: Path, pieces: int) -> str:
     require("unclear" not in states, "a message that does not name the file, or no remedy")
     found = "refused" if "refused" in states else "right" if states == {"all"} else "missing"
     if found == "missing":
-        require([*maintenance.damage(store)], "something is missing, and `morello db verify` does not tell")
+        require([*maintenance.damage(store)], "something is missing, and `morello db verify` does not report it")
     store.close()
     return found
 

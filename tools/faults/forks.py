@@ -44,7 +44,7 @@ def forked(action: Callable[[], Any]) -> Ending:
 
 
 def _child(action: Callable[[], Any], says: int, errors: int) -> None:
-    """Carry out `action`, say what it gives, and end without cleaning up."""
+    """Run `action`, write its result to the pipe, and exit without cleaning up."""
     code = 70
     try:
         signal.alarm(PATIENCE)

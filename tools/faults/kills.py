@@ -34,7 +34,7 @@ class Writer:
         self.committed: list[int] = []
 
     def wait(self, commits: int) -> None:
-        """Wait until it has committed so many pieces, or has ended."""
+        """Wait until it has committed this number of pieces, or has ended."""
         try:
             while len(self.committed) < commits:
                 self.committed.append(self._hears.recv())

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import attrs
 
-from tools.faults.calls import Sweep, told
+from tools.faults.calls import Sweep, failure_of
 from tools.faults.forks import forked
 from tools.faults.pieces import Broken
 from tools.faults.shim import Shim
 from tools.faults.works import Promises, Work, warm
 
-#: Draws of what is lost, at every moment; besides, all is lost that can be, nothing is, or only the last write is torn.
+#: Random states after each event, in addition to three: all pending writes lost, none lost, the last one torn.
 DRAWS = 6
 _SECTORS = (512, 4096)
 _HEAD = struct.Struct("5q")
@@ -53,7 +53,7 @@ class _Content:
         self.pending = []
 
     def after(self, luck: random.Random | None, torn: bool = False) -> bytes:
-        """Return the bytes after all pending changes, the last of which may be torn; with `luck`, sectors get lost."""
+        """Return the bytes after all pending changes, and the last one torn if `torn`. `luck` loses sectors."""
         data = bytearray(self.synced)
         sector = luck.choice(_SECTORS) if luck else _SECTORS[0]
         for i, (offset, written) in enumerate(self.pending, 1):
@@ -78,7 +78,7 @@ _Change = tuple[dict[str, _Content | None], set[str]]
 
 
 class Disk:
-    """Files and folders: what is synced, and what may be lost."""
+    """Files and folders, with their synced and their pending changes."""
 
     def __init__(self, folder: str):
         self._folder = folder
@@ -111,7 +111,7 @@ class Disk:
         elif event.op == "s":
             self._content(event).sync()
         elif event.op == "c":
-            # Another process made this file, and nothing is known of it but what is in it.
+            # Another process made this file: only its content was recorded.
             if self._names.get(event.path) is None and event.inode not in self._contents:
                 self._contents[event.inode] = _Content(pending=[(0, event.data)])
         else:
@@ -166,7 +166,7 @@ class Disk:
         state: dict[str, bytes | None] = {}
         for name, content in sorted(names.items()):
             parent = str(Path(name).parent)
-            # Memory that processes share is in a file, too, but nobody trusts it after they are gone.
+            # The shared memory of SQLite is in a file, too, but is made again by the next process.
             if (parent == self._folder or parent in names) and not name.endswith("-shm"):
                 state[name.removeprefix(self._folder)] = content and read(content)
         return state
@@ -213,7 +213,7 @@ def record(shim: Shim, work: type[Work], folder: Path) -> tuple[Disk, list[Event
 
 
 def lose(shim: Shim, work: type[Work], folder: Path, every: int = 1) -> Sweep:
-    """Lose power at every moment of some work, or at every so many; see that all that was promised is kept."""
+    """Lose power after every event of some work, or every nth; check that everything promised is kept."""
     disk, done = record(shim, work, folder)
     result, seen = Sweep(), set[bytes]()
     for moment, event in enumerate(done, 1):
@@ -234,7 +234,7 @@ def lose(shim: Shim, work: type[Work], folder: Path, every: int = 1) -> Sweep:
 
 
 def _look(work: type[Work], folder: Path, state: dict[str, bytes | None], promised: set[int]) -> str:
-    """Return what is wrong with the files of a state, or an empty text."""
+    """Return the fault of the files of a state, or an empty text."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     for name, data in state.items():
@@ -243,12 +243,12 @@ def _look(work: type[Work], folder: Path, state: dict[str, bytes | None], promis
             path.mkdir(mode=0o700)
         else:
             path.write_bytes(data)
-    ending = forked(lambda: told(lambda: work.again(folder, promised)))
+    ending = forked(lambda: failure_of(lambda: work.again(folder, promised)))
     return ending.died or ending.result
 
 
 def main(shim: Shim, works: list[type[Work]], every: int = 1) -> bool:
-    """Lose power in all this work; tell what came of it. Return whether all is well."""
+    """Lose power in all this work, and print the results. Return whether there was no finding."""
     well = True
     warm()
     gc.freeze()

@@ -2,7 +2,7 @@
  *
  * Loaded with LD_PRELOAD, and idle until `faults_arm` or `faults_record` is called. Calls on files count if they are
  * in one folder; allocations count wherever they are made. For 64-bit Linux with glibc, whose own entry points (raw
- * system calls, __libc_malloc) carry out what is not failed. */
+ * system calls, __libc_malloc) carry out all other calls. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -24,7 +24,7 @@
 #error "faults are injected on 64-bit Linux with glibc only"
 #endif
 
-/* What is failed: any call on a file; one that needs room on the disk; a read or write done by half; an allocation. */
+/* Calls to fail: any call on a file; one that needs disk space; a read or write, after half of it; an allocation. */
 enum { ANY = 1, ROOM = 2, PART = 4, MEMORY = 8 };
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
@@ -124,7 +124,7 @@ void faults_mark(int64_t number) {
         say('k', -1, "", number, NULL, 0);
 }
 
-/* What is in a file that another process may have written. */
+/* Record the content of a file that another process may have written. */
 static void say_content(int fd, const char *path) {
     struct stat status;
     if (syscall(SYS_fstat, fd, &status) || !S_ISREG(status.st_mode))
@@ -243,7 +243,7 @@ static ssize_t write_at(int fd, const void *data, size_t size, off_t offset, int
     ssize_t done = placed ? syscall(SYS_pwrite64, fd, data, size, offset) : syscall(SYS_write, fd, data, size);
     if (RECORDED && done > 0)
         say('w', fd, full, offset, data, done);
-    /* A write that failed has left a part of what it should have written. */
+    /* A failed write has written a part of its data. */
     if (torn)
         FAIL(EIO, -1);
     return done;

@@ -26,13 +26,13 @@ _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 class Fault(IntEnum):
     """A way to fail, as shim.c numbers it."""
 
-    #: Any call on a file: an error of the disk. A write leaves half of what it should have written.
+    #: Any call on a file: a disk error. A write leaves half of its data.
     EIO = 1
-    #: A call that needs room on the disk: there is none.
+    #: A call that needs disk space: the disk is full.
     ENOSPC = 2
-    #: A read or write: half of it is done, which is no error.
+    #: A read or write: half of it is done, without an error.
     SHORT = 4
-    #: An allocation: there is no memory.
+    #: An allocation: it fails.
     ENOMEM = 8
 
 
@@ -105,7 +105,7 @@ class Shim:
 
     @contextmanager
     def recording(self, folder: Path, record: Path) -> Iterator[None]:
-        """Write to `record` what is done to the files of `folder`."""
+        """Write all changes of the files of `folder` to `record`."""
         self._library.faults_watch(os.fsencode(folder))
         with record.open("ab", buffering=0) as file:
             self._library.faults_record(file.fileno())
@@ -120,7 +120,7 @@ class Shim:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of a process that the library is loaded into. Raises ToolchainError where it cannot be."""
+    """Return the variables of a process that the library is loaded into. Raises ToolchainError on other systems."""
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc" or sys.maxsize < 1 << 32:
         raise ToolchainError("calls are failed on 64-bit Linux with glibc only", "leave out --calls and --power")
     source = Path(__file__).with_name("shim.c").read_text(encoding="utf-8")
@@ -129,7 +129,7 @@ def environment() -> dict[str, str]:
 
 
 def load() -> Shim:
-    """Return the library; where it is not loaded yet, this process starts anew with it."""
+    """Return the library; if it is not loaded yet, restart this process with it."""
     if not hasattr(ctypes.CDLL(None), "faults_arm"):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment())
     # Compilers and other programs run as they always do.

@@ -141,7 +141,7 @@ class Database(ShortDatabase):
     def _merge(self) -> None:
         other = SpecStore(self.folder / "other.db")
         try:
-            # What is stored here are no programs, so nothing of it could be proven.
+            # The stored answers have no programs, so they could not be proven.
             import_tables(self.store, other.tables(), trust=True)
             self.promises.make(2)
             self.promises.make(3)
@@ -158,13 +158,13 @@ def _check(store: SpecStore, promised: set[int], possible: Sequence[int]) -> Non
     for number, state in states.items():
         require(number not in promised or state == "all", f"piece {number} was committed and is lost")
         require(state != "some", f"piece {number} is there in part")
-    # What is merged is one transaction.
+    # A merge is one transaction.
     require(states.get(2) == states.get(3), "a merge is there in part")
 
 
 @cache
 def scratch() -> Path:
-    """Return a folder for what is done here, which the process that forks removes."""
+    """Return a temporary folder, which the process that forks removes."""
     folder, owner = tempfile.mkdtemp(prefix="morello-faults-"), os.getpid()
     atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
     return Path(folder).resolve()
@@ -236,7 +236,7 @@ WORKS: tuple[type[Work], ...] = (Database, Cache)
 
 
 def warm() -> None:
-    """Do all work once, before processes are forked: what is imported or made only once is then there in each."""
+    """Do all work once, before processes are forked, so that imports and caches are in each of them."""
     for work in WORKS:
         with tempfile.TemporaryDirectory(prefix="morello-warm-") as folder:
             place = Path(folder).resolve()

@@ -70,7 +70,7 @@ def test_power_may_be_lost(work: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "injected", "told"),
+    ("broken", "injected", "words"),
     [
         pytest.param(
             """
@@ -93,7 +93,7 @@ def writing(self):
         yield self.connection
 file.DatabaseFile.writing = writing
 """,
-            "calls.main(loaded, [works.ShortDatabase], [Fault.ENOSPC], every=40)",
+            "calls.main(loaded, [works.ShortDatabase], [Fault.ENOSPC], every=9)",
             "is damaged|in part",
             id="several transactions",
         ),
@@ -116,10 +116,10 @@ file.DatabaseFile.messages = lambda store: nullcontext()
         ),
     ],
 )
-def test_harm_is_found(broken: str, injected: str, told: str) -> None:
+def test_harm_is_found(broken: str, injected: str, words: str) -> None:
     said = run(f"{broken}\nprint({injected})")
     assert said.splitlines()[-1] == "False", said
-    assert any(word in said for word in told.split("|")), said
+    assert any(word in said for word in words.split("|")), said
 
 
 def test_a_disk_keeps_what_was_synced() -> None:

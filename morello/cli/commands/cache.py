@@ -15,9 +15,9 @@ from morello.report.tables import Column, print_table
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Show what is kept of what was built, and where; `clear` and `limit` say how much.
+    """Show the cache of built libraries: its folder, contents and size; `clear` and `limit` reduce it.
 
-    Databases of solved Specs are no part of it: `morello db` looks after them.
+    Databases of solved Specs are separate: see `morello db`.
     """
     if ctx.invoked_subcommand is not None:
         if as_json:
@@ -35,12 +35,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
     print_table(columns, [(kind, f"{count:,}", f"{size:,}") for kind, (count, size) in found.items()])
     database = default_path()
     if database is not None and database.exists():
-        click.echo(f"\nThe database {database} is no part of it: `morello db stats default`")
+        click.echo(f"\nThe database {database} is separate: `morello db stats default`")
 
 
 @command.command("clear")
 def clear() -> None:
-    """Remove all that is kept of what was built; it is built again when it is needed. Databases stay."""
+    """Remove all entries; they are built again when needed. Databases stay."""
     count, size = cache.clear()
     click.echo(f"{user_folder()}: {count:,} entries of {size:,} bytes removed")
 
@@ -48,17 +48,17 @@ def clear() -> None:
 @command.command("limit")
 @click.argument("size", metavar="[SIZE]", required=False)
 def limit(size: str | None) -> None:
-    """Keep at most SIZE, such as 500MB or 2GiB, from now on; without SIZE, show the limit.
+    """Limit the cache to SIZE, such as 500MB or 2GiB; without SIZE, show the limit.
 
-    What was not used for longest is removed first. MORELLO_CACHE_LIMIT overrides what is set here.
+    The least recently used entries are removed first. MORELLO_CACHE_LIMIT overrides SIZE.
     """
     wanted = None if size is None else cache.parse_size(size)
     if size is not None and wanted is None:
-        raise click.BadParameter(f"{size!r} is no size, such as 500MB or 2GiB", param_hint="SIZE")
+        raise click.BadParameter(f"{size!r} is not a size, such as 500MB or 2GiB", param_hint="SIZE")
     if wanted is not None:
         cache.set_limit(wanted)
     now = cache.size_limit()
     used = sum(size for _, size in cache.contents(user_folder()).values())
     click.echo(f"{user_folder()}: {used:,} bytes of at most {now:,}")
     if wanted not in (None, now):
-        click.echo("warning: MORELLO_CACHE_LIMIT is set, and says otherwise", err=True)
+        click.echo("warning: MORELLO_CACHE_LIMIT is set, and overrides SIZE", err=True)

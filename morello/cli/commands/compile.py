@@ -9,10 +9,10 @@ import click
 
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
+from morello.api.parallel import synthesize_all
 from morello.build.toolchain import find_compiler
 from morello.cli import completion
-from morello.cli.common import Made, cc_option, make, measured_option, with_goals_for_targets
-from morello.cli.jobs import jobs_option, searched
+from morello.cli.common import Made, budget_of, cc_option, make, measured_option, with_goals_for_targets
 from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
 from morello.codegen.library import check_names
@@ -101,7 +101,13 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
 )
 @measured_option
 @cc_option
-@jobs_option
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Search for up to N Specs at once, in processes that share the memory that --memory grants.  [default: 1]",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -124,7 +130,7 @@ def command(
     _check_goals(emit, file, goals)
     if emit in _BUILT:
         find_compiler(cc)  # before the search, so that a mistake costs no time
-    made = [make(goal, db, cc) for goal in searched(renamed(goals), db, jobs)]
+    made = [make(goal, db, cc) for goal in synthesize_all(renamed(goals), db, budget_of(ctx), jobs)]
     for goal, one in zip(goals, made, strict=True):
         if not one.proven:
             click.echo(f"{goal.name}: {one.proof}", err=True)

@@ -55,7 +55,7 @@ def _open(file: str, *, new: bool = False) -> SpecStore:
             raise MorelloError("the default database is switched off", "unset MORELLO_DB, or give a path")
         path = found
     if not new and not path.exists():
-        raise MorelloError(f"there is no database {path}", "give the path of one that exists")
+        raise MorelloError(f"database {path} does not exist", "give the path of an existing database")
     return closed_at_end(SpecStore(path))
 
 
@@ -75,7 +75,7 @@ def _targets(*, strict: bool = False) -> list[Target]:
 def _agreed(question: str) -> bool:
     """Ask the user. Raises MorelloError without a terminal."""
     if not sys.stdin.isatty():
-        raise MorelloError("there is no terminal to ask on", "give --yes to drop it, or --dry-run to only look")
+        raise MorelloError("a confirmation needs a terminal", "give --yes to drop it, or --dry-run to only list it")
     return click.confirm(question)
 
 
@@ -89,7 +89,7 @@ def _agreed(question: str) -> bool:
 @click.option("--table", "number", metavar="N", type=int, help="The table to draw.  [default: the largest]")
 @click.option("--axes", metavar="X,Y", help="The axes to draw, e.g. m,n or k,L1.  [default: the last two sizes]")
 def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int | None, axes: str | None) -> None:
-    """Count what is in FILE.
+    """Count the contents of FILE.
 
     \b
     tables      kinds of Specs: those of one differ in sizes and limits only
@@ -102,7 +102,7 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     unproven    Specs with a stored program that need not be the cheapest
     """
     if plot is None and (number is not None or axes is not None):
-        raise click.UsageError("--table and --axes say what --plot draws: give --plot too")
+        raise click.UsageError("--table and --axes are options of --plot: give --plot too")
     store = _open(file)
     if plot is not None:
         draw(largest_tables(store), plot, number, axes)
@@ -264,12 +264,12 @@ def _tables(source: str) -> Iterable[AnswerTable]:
 def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) -> None:
     """Drop the answers in FILE that belong to no installed target as it is now, and compact FILE.
 
-    It lists what it would drop, and asks.
+    List them and ask for confirmation.
     """
     store, targets = _open(file), _targets(strict=True)
     if disabled := dict.fromkeys(one.plugin.name for one in installed().disabled):
         raise MorelloError(
-            f"plugins are disabled, so the answers of their targets cannot be told apart: {', '.join(disabled)}",
+            f"plugins are disabled, so the answers of their targets cannot be identified: {', '.join(disabled)}",
             "`morello targets` lists the reasons: repair or uninstall them",
         )
     current = {*map(fingerprint, targets)}
