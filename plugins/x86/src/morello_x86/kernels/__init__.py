@@ -12,14 +12,12 @@ from morello.plugins import Microkernel
 from morello_x86.kernels import (
     broadcast,
     conv,
-    conv_tiles,
     dot,
     elementwise,
     fill,
     matmul,
     move,
     pack,
-    pad,
     pairs,
     random,
     reduce,
@@ -38,7 +36,7 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
     return (
         *register_tiles.kernels(max(vectors), registers, tile_rows),
         *rows_times_matrix.kernels(max(vectors), registers),
-        *conv_tiles.kernels(max(vectors), registers),
+        *conv.kernels(max(vectors), registers),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
         *pairs.KERNELS,
@@ -55,7 +53,7 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
 
 
 #: Kernels on single values of any data type, so that every operation has a program.
-_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS, *pad.KERNELS, *random.SCALARS)
+_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.SCALARS, *fill.PADDING, *random.SCALARS)
 
 
 __all__ = ["kernels"]

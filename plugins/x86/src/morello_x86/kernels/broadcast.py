@@ -8,12 +8,10 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.move import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
+from morello.plugins import Microkernel, per_vector, touching
+from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.convert import scalar_as
 from morello_x86.kernels.lanes import repeat
-
-MEMORY = OperandPattern(levels=MEMORIES)
 
 
 def _value(site: KernelSite) -> str:
@@ -129,7 +127,7 @@ KERNELS = (
     Microkernel(
         name="BroadcastLoop",
         op=Broadcast,
-        operands=(OperandPattern(levels=("RF", *MEMORIES)), MEMORY),
+        takes="n, RF/L1/L2/GL, L1/L2/GL",
         same=("dtype",),
         # One value fills a tensor of any layout; more of them are copied as they lie.
         when=lambda spec: _single(spec) if not _outermost(spec) else True,
@@ -146,7 +144,7 @@ KERNELS = (
     Microkernel(
         name="OnePrefixCopy",
         op=OnePrefix,
-        operands=(MEMORY, MEMORY),
+        takes="n, L1/L2/GL, L1/L2/GL",
         same=("dtype",),
         when=_prefixed,
         cost=touching(HALF_CYCLE),

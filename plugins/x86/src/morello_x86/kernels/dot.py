@@ -11,8 +11,8 @@ from morello.ir.numbers import Mask, Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, Multiple, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
+from morello.plugins import Microkernel
+from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, PREFIX
 from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
 from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values
 from morello_x86.kernels.pairs import FACTORS
@@ -69,13 +69,9 @@ def _saturating_step(site: KernelSite, size: int, total: str, values: Values) ->
     return f"{total} + ({site.vector_type(U16, size // 2)}){prefix}_maddubs_epi16({lhs}, {rhs})"
 
 
-def row_times_column(lhs: Sequence[str], rhs: Sequence[str], out: Sequence[str]) -> tuple[OperandPattern, ...]:
-    """Return the operands of a dot product, of these data types."""
-    return (
-        OperandPattern(levels=("L1",), dtypes=tuple(lhs), layout="row_major"),
-        OperandPattern(levels=("L1",), dtypes=tuple(rhs), layout="col_major"),
-        OperandPattern(levels=NEAR, dtypes=tuple(out)),
-    )
+def row_times_column(length: str, lhs: str, rhs: str, out: str, order: str = "row_major") -> str:
+    """Return the pattern of a dot product of this length, of operands of these data types."""
+    return f"1×1×{length}×1, {lhs} L1 {order}, {rhs} L1 col_major, {out} RF/L1"
 
 
 def _wraps(widest: int) -> Callable[[LogicalSpec], Mask]:
@@ -116,35 +112,26 @@ def _wrapping_cost(widest: int) -> Computing:
     return cost
 
 
-_ACCUMULATE = Matmul(accumulate=True)
-_SATURATE = Matmul(accumulate=True, saturating=True)
-_F32 = (("f32",),) * 3
-_MIXED = (("f32",), ("bf16",), ("f32",))
-_BYTES = (("u8",), ("i8",), ("i16",))
-
-
 def _kernels(
     widest: int,
     name: str,
-    operands: tuple[OperandPattern, ...],
+    takes: str,
     step: Step,
     computing: Computing,
-    multiple: int | None,
     taken: int = 1,
     when: Callable[[LogicalSpec], Mask] | None = None,
-    op: Matmul = _ACCUMULATE,
+    saturating: bool = False,
     columns: bool = False,
 ) -> tuple[Microkernel, ...]:
-    """Return a dot product with vectors of `widest` bytes, of k values that `multiple` divides.
+    """Return a dot product with vectors of `widest` bytes.
 
     With `columns`, also return the kernel that reads several columns one after the other.
     """
     product = DotProduct(widest, step, taken)
     kernel = Microkernel(
         name=name,
-        op=op,
-        operands=operands,
-        shape=(1, 1, None if multiple is None else Multiple(of=multiple), 1),
+        op=Matmul(accumulate=True, saturating=saturating),
+        takes=takes,
         when=when,
         cost=lambda spec, machine: computing(spec) + machine.move_cost(spec.operand(2)),
         registers={"VRF": 4 if step is f32_step else 6},
@@ -157,61 +144,57 @@ def _kernels(
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the dot products of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
-    values = widest // 4
-    kernel = partial(_kernels, widest)
+    one, two, integers = f"{widest // 4}i", f"{widest // 2}i", "/".join(INTEGERS)
+    kernel, takes = partial(_kernels, widest), row_times_column
+
     # Costs of floats are [Kaufman2025]'s, whatever the size of vectors.
     return (
-        *kernel("DotProductLoop", row_times_column(*_F32), f32_step, per_values(8, 32), values, columns=True),
+        *kernel("DotProductLoop", takes(one, "f32", "f32", "f32"), f32_step, per_values(8, 32), columns=True),
         *kernel(
             "DotProductLoopBf16Bf16F32",
-            row_times_column(("bf16",), ("bf16",), ("f32",)),
+            takes(two, "bf16", "bf16", "f32"),
             _bf16_step,
             per_values(12, 64),
-            2 * values,
             taken=2,
             columns=True,
         ),
         *kernel(
             "DotProductLoopF32Bf16F32",
-            row_times_column(*_MIXED),
+            takes(one, "f32", "bf16", "f32"),
             _f32_bf16_step,
             per_values(32, 64),
-            values,
             columns=True,
         ),
         *kernel(
             "DotProductLoopF32InterleavedBf16F32",
-            (OperandPattern(levels=("L1",), dtypes=("f32",)), *row_times_column(*_MIXED)[1:]),
+            takes(two, "f32", "bf16", "f32", order=""),
             _odd_even_bf16_step,
             per_values(16, 64),
-            2 * values,
             taken=2,
-            when=_odd_even(values),
+            when=_odd_even(widest // 4),
         ),
         *kernel(
             "DotProductLoopInt",
-            row_times_column(INTEGERS, INTEGERS, INTEGERS),
+            takes("k", *[integers] * 3),
             _wrapping_step,
             _wrapping_cost(widest),
-            None,
             when=_wraps(widest),
         ),
         *kernel(
             "DotProductLoopPairs",
-            row_times_column(FACTORS, FACTORS, ("i32", "u32")),
+            takes(two, FACTORS, FACTORS, "i32/u32"),
             _pairs_step,
             per_values(2, widest // 2),
-            widest // 2,
             taken=2,
             columns=True,
         ),
+        # Wins for saturating products of a row, whose sums would not fill a register tile.
         *kernel(
             "DotProductLoopU8S8S16",
-            row_times_column(*_BYTES),
+            takes(f"{widest}i", "u8", "i8", "i16"),
             _saturating_step,
             per_values(1, widest),
-            widest,
             taken=2,
-            op=_SATURATE,
+            saturating=True,
         ),
     )

@@ -9,12 +9,11 @@ from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, NEAR, PREFIX, SCALAR
+from morello.plugins import Machine, Microkernel, touching
+from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, PREFIX
 from morello_x86.kernels.convert import scalar_as, unsigned, vector_as
 
-_NARROW = ("u8", "i8", "u16", "i16", "bf16")
-_WIDE = ("u16", "i16", "u32", "i32", "f32")
+_NARROW, _WIDE = "u8/i8/u16/i16/bf16", "u16/i16/u32/i32/f32"
 
 
 def _mult_add(site: KernelSite) -> str:
@@ -105,16 +104,14 @@ def _widening_cost(vector: int):
     return cost
 
 
-def _with_vectors(name: str, vector: int, types: tuple[str, ...], sizes: tuple[int, ...] = ()) -> Microkernel:
-    """Return a scalar from one input times vectors from the other, all of one type: of these sizes, or of any."""
-    total = OperandPattern(levels=("VRF",), dtypes=types, vectors=sizes)
-    value = OperandPattern(levels=NEAR, dtypes=types)
+def _with_vectors(name: str, vector: int, types: str) -> Microkernel:
+    """Return a scalar from one input times vectors from the other, all of one type."""
+    value, vectors = types.replace("VRF", "RF/L1").split(" v")[0], types
     return Microkernel(
         name=name,
         op=Matmul(accumulate=True),
-        operands=(value, total, total) if vector == 1 else (total, value, total),
+        takes=_takes(vector, value, vectors, vectors),
         same=("dtype", "lanes"),
-        shape=_dims(vector),
         cost=_cost,
         registers={"VRF": 1},
         template=_broadcast_mult_add(*_names(vector)),
@@ -123,13 +120,10 @@ def _with_vectors(name: str, vector: int, types: tuple[str, ...], sizes: tuple[i
 
 def _widening(name: str, scalar: int, vector: int) -> Microkernel:
     """Return a scalar from one input times vectors from the other, of a type narrower than that of the sums."""
-    narrow = OperandPattern(levels=("L1", "VRF"), dtypes=_NARROW)
-    wide = OperandPattern(levels=("VRF",), dtypes=_WIDE)
     return Microkernel(
         name=name,
         op=Matmul(accumulate=True),
-        operands=(SCALAR, narrow, wide) if vector == 1 else (narrow, SCALAR, wide),
-        shape=_dims(vector),
+        takes=_takes(vector, "RF/L1", f"{_NARROW} L1/VRF", f"{_WIDE} VRF"),
         when=lambda spec: _widens(spec, scalar, vector),
         cost=_widening_cost(vector),
         registers={"VRF": 2},
@@ -142,15 +136,15 @@ def _names(vector: int) -> tuple[str, str]:
     return ("lhs", "rhs") if vector == 1 else ("rhs", "lhs")
 
 
-def _dims(vector: int) -> tuple[int | None, ...]:
-    """Return the sizes of a product whose vectors come from this input."""
-    return (1, 1, 1, None) if vector == 1 else (1, None, 1, 1)
+def _takes(vector: int, value: str, vectors: str, sums: str) -> str:
+    """Return the pattern of a product whose vectors come from this input."""
+    return f"1×1×1×n, {value}, {vectors}, {sums}" if vector == 1 else f"1×n×1×1, {vectors}, {value}, {sums}"
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the kernels of a core with vectors of these sizes in bytes."""
     # Register tiles do products of f32 from memory, so that search need not look at factors in each size of vectors.
-    f32 = ("f32",), (max(vectors) // 4,)
+    f32, integers = f"f32 VRF v{max(vectors) // 4}", f"{'/'.join(INTEGERS)} VRF"
     return (
         Microkernel(
             name="MultAdd",
@@ -159,12 +153,12 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             cost=_mult_add_cost(*((1, 6) if 64 in vectors else (2, 30))),
             template=_mult_add,
         ),
-        _with_vectors("BroadcastVecMultAddInt", 1, INTEGERS),
+        _with_vectors("BroadcastVecMultAddInt", 1, integers),
         # As in [Kaufman2025], Figure 1.
-        _with_vectors("BroadcastVecMultAdd", 1, *f32),
+        _with_vectors("BroadcastVecMultAdd", 1, f32),
         # Wins for a small matrix times a single column.
-        _with_vectors("VecBroadcastMultAdd", 0, *f32),
-        _with_vectors("VecBroadcastMultAddInt", 0, INTEGERS),
+        _with_vectors("VecBroadcastMultAdd", 0, f32),
+        _with_vectors("VecBroadcastMultAddInt", 0, integers),
         _widening("BroadcastVecMultAddWiden", scalar=0, vector=1),
         _widening("VecBroadcastMultAddWiden", scalar=1, vector=0),
     )

@@ -7,12 +7,12 @@ from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, NEAR, PREFIX
+from morello.plugins import Machine, Microkernel, touching
+from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, PREFIX
 from morello_x86.kernels.convert import pair_of_i16, vector_as
 
 #: What fits 16 bits with a sign, so that vpmaddwd multiplies it.
-FACTORS = ("u8", "i8", "i16")
+FACTORS = "u8/i8/i16"
 
 
 def _pair_mult_add(site: KernelSite) -> str:
@@ -65,7 +65,6 @@ def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Num:
 
 
 _SATURATING = Matmul(accumulate=True, saturating=True)
-_PAIR = OperandPattern(levels=NEAR, dtypes=FACTORS)
 
 #: PairBroadcastVecMultAdd wins for products with few values along k, and the saturating kernels for products of one
 #: column or one pair along k, which are too small for register tiles.
@@ -73,12 +72,7 @@ KERNELS = (
     Microkernel(
         name="PairBroadcastVecMultAdd",
         op=Matmul(accumulate=True),
-        operands=(
-            _PAIR,
-            OperandPattern(levels=("L1", "VRF"), dtypes=FACTORS, layout="col_major"),
-            OperandPattern(levels=("VRF",), dtypes=("i32", "u32"), layout="row_major"),
-        ),
-        shape=(1, 1, 2, None),
+        takes=f"1×1×2×n, {FACTORS} RF/L1, {FACTORS} L1/VRF col_major, i32/u32 VRF row_major",
         when=_twice_as_many,
         cost=_pair_cost,
         registers={"VRF": 2},

@@ -9,8 +9,8 @@ from morello.ir.numbers import Mask, Num
 from morello.ir.ops.rand_matmul import COLUMN_FACTOR, MIXING, SCALE, SHIFT, Random, seed_word
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86.kernels.common import HALF_CYCLE, NEAR
+from morello.plugins import Machine, Microkernel, touching
+from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.lanes import Place, lanewise, vectors, width
 
 #: Tenths of a cycle of a vector, by its bytes, and of a row, on a core of Zen 5: benchmarks/random_products.py measures
@@ -58,10 +58,6 @@ def _value(site: KernelSite) -> None:
     site.line(f"{out} = {number}({_mixing(site, 'uint32_t')}({rows} ^ {_seed(site)}), {columns});")
 
 
-_COUNTER = OperandPattern(levels=NEAR, dtypes=("u32",))
-_COUNTERS = OperandPattern(levels=("L1", "VRF"), dtypes=("u32",))
-_NUMBERS = OperandPattern(levels=("L1", "VRF"), dtypes=("f32",))
-
 SCALARS = (
     Microkernel(
         name="ValueRandom",
@@ -96,6 +92,6 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         )
 
     return (
-        kernel("VectorRandom", operands=(_COUNTER, _COUNTERS, _NUMBERS), shape=(1, 1, None), cost=row_cost),
-        kernel("VectorRandomColumn", operands=(_COUNTERS, _COUNTER, _NUMBERS), shape=(1, None, 1), cost=column_cost),
+        kernel("VectorRandom", takes="1×1×n, u32 RF/L1, u32 L1/VRF, f32 L1/VRF", cost=row_cost),
+        kernel("VectorRandomColumn", takes="1×n×1, u32 L1/VRF, u32 RF/L1, f32 L1/VRF", cost=column_cost),
     )

@@ -12,8 +12,8 @@ from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86.kernels.common import HALF_CYCLE, NEAR
+from morello.plugins import Machine, Microkernel, touching
+from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.elementwise import of_values, of_vectors
 from morello_x86.kernels.lanes import (
     Place,
@@ -188,14 +188,11 @@ def _loop_cost(widest: int):
 
 
 def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...]:
-    def pattern(*levels: str) -> OperandPattern:
-        return OperandPattern(levels=levels)
-
     return (
         Microkernel(
             name=f"Vector{op.__name__}",
             op=op,
-            operands=(pattern("VRF"), pattern(*NEAR)),
+            takes="n, VRF, RF/L1",
             when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
             cost=_registers_cost,
             registers={"VRF": 1},
@@ -204,7 +201,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
         Microkernel(
             name=f"Vector{op.__name__}Loop",
             op=op,
-            operands=(pattern("L1"), pattern(*NEAR)),
+            takes="n, L1, RF/L1",
             when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
             cost=_loop_cost(widest),
             registers={"VRF": ACCUMULATORS + 1},
@@ -213,7 +210,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
         Microkernel(
             name=f"Vector{op.__name__}Lanes",
             op=op,
-            operands=(pattern("VRF", "L1"), pattern("VRF", "L1")),
+            takes="n, VRF/L1, VRF/L1",
             same=("lanes",),
             when=lambda spec: in_lanes(spec, widest),
             cost=lambda spec, machine: HALF_CYCLE * vectors(spec, widest) * (2 + conversions(spec)),

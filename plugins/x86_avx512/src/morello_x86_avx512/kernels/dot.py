@@ -15,9 +15,9 @@ from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, Multiple
+from morello.plugins import Machine, Microkernel
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
-from morello_x86_avx512.kernels.masked import WIDTH, load_first
+from morello_x86_avx512.kernels.masks import WIDTH, load_first
 
 _ACCUMULATE = Matmul(accumulate=True)
 
@@ -82,14 +82,13 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
     shared = partial(
         Microkernel,
         op=_ACCUMULATE,
-        operands=row_times_column(instruction.lhs, instruction.rhs, instruction.out),
         cpu_features=(instruction.feature,),
         flush_to_zero=instruction.flush_to_zero,
         registers={"VRF": 6},
     )
     loop = shared(
         name=f"DotProductLoop{instruction.name}",
-        shape=(1, 1, Multiple(of=count), 1),
+        takes=row_times_column(f"{count}i", *instruction.types),
         when=instruction.takes,
         cost=lambda spec, machine: computing(spec) + machine.move_cost(spec.operand(2)),
         emit=whole.emit,
@@ -100,7 +99,7 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
         in_columns(loop, whole, computing),
         shared(
             name=f"DotProductTail{instruction.name}",
-            shape=(1, 1, None, 1),
+            takes=row_times_column("k", *instruction.types),
             when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
             # Up to four accumulators, as above; one where there is only a tail.
             cost=lambda spec, machine: (
@@ -124,8 +123,7 @@ KERNELS = (
     Microkernel(
         name="DotProductTail",
         op=_ACCUMULATE,
-        operands=row_times_column(("f32",), ("f32",), ("f32",)),
-        shape=(1, 1, None, 1),
+        takes=row_times_column("k", "f32", "f32", "f32"),
         when=lambda spec: _has_tail(spec, WIDTH // 4),
         # Per vector what DotProductLoop costs.
         cost=_tailed_cost(WIDTH // 4, 4),

@@ -25,9 +25,8 @@ class Instruction:
     name: str
     call: str
     taken: int
-    lhs: tuple[str, ...]
-    rhs: tuple[str, ...]
-    out: tuple[str, ...]
+    #: Data types of the operands.
+    types: tuple[str, str, str]
     feature: str
     flush_to_zero: bool = False
 
@@ -52,9 +51,8 @@ class Instruction:
         return site.vector_type(F32 if self.flush_to_zero else U32, size // 4)
 
 
-_BYTES, _WORDS, _SUMS = ("u8", "i8"), ("i16",), ("i32", "u32")
 INSTRUCTIONS = (
-    Instruction("Vpdpbusd", "dpbusd_epi32", 4, _BYTES, _BYTES, _SUMS, "avx512_vnni"),
-    Instruction("Vpdpwssd", "dpwssd_epi32", 2, _WORDS, _WORDS, _SUMS, "avx512_vnni"),
-    Instruction("Vdpbf16ps", "dpbf16_ps", 2, ("bf16",), ("bf16",), ("f32",), "avx512_bf16", flush_to_zero=True),
+    Instruction("Vpdpbusd", "dpbusd_epi32", 4, ("u8/i8", "u8/i8", "i32/u32"), "avx512_vnni"),
+    Instruction("Vpdpwssd", "dpwssd_epi32", 2, ("i16", "i16", "i32/u32"), "avx512_vnni"),
+    Instruction("Vdpbf16ps", "dpbf16_ps", 2, ("bf16", "bf16", "f32"), "avx512_bf16", flush_to_zero=True),
 )

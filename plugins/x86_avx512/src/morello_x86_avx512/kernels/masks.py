@@ -1,10 +1,10 @@
-"""Copies and multiply-adds of rows in memory whose length is not a multiple of a vector's."""
+"""Copies and multiply-adds of rows in memory whose length is not a multiple of a vector's: the last one is masked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, NEAR
+from morello_x86.kernels.common import HALF_CYCLE, INTEGERS
 from morello_x86.kernels.convert import unsigned
 
 from morello.ir.dtypes import DType
@@ -13,11 +13,28 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86_avx512.kernels.masked import WIDTH, load_first, store_first
+from morello.plugins import Machine, Microkernel, touching
 
+#: Bytes of the vectors that are masked.
+WIDTH = 64
 #: Bytes of the smallest vector: multiples of it can be held in registers.
 _SMALLEST = 16
+
+
+def _mask(dtype: DType, count: int) -> str:
+    """Return the mask of the first `count` values of a vector; fewer than it holds."""
+    return f"(__mmask{WIDTH // dtype.bytes}){hex((1 << count) - 1)}"
+
+
+def load_first(site: KernelSite, dtype: DType, count: int, pointer: str) -> str:
+    """Return a C expression for a vector whose first `count` values come from memory; the others are 0."""
+    kind = site.vector_type(dtype, WIDTH // dtype.bytes)
+    return f"({kind})_mm512_maskz_loadu_epi{8 * dtype.bytes}({_mask(dtype, count)}, {pointer})"
+
+
+def store_first(dtype: DType, count: int, pointer: str, value: str) -> str:
+    """Return a C statement that stores the first `count` values of a vector and leaves what follows as it is."""
+    return f"_mm512_mask_storeu_epi{8 * dtype.bytes}({pointer}, {_mask(dtype, count)}, (__m512i){value});"
 
 
 def _pieces(dtype: DType, count: int) -> Iterator[tuple[int, int]]:
@@ -78,14 +95,13 @@ def _cost(operand: int, each: int):
     return cost
 
 
-_TYPES = INTEGERS
-_ROW = OperandPattern(levels=("L1",), dtypes=_TYPES, layout="row_major")
+_TYPES = "/".join(INTEGERS)
 
 KERNELS = (
     Microkernel(
         name="MaskedMove",
         op=Move(),
-        operands=(OperandPattern(levels=("L1",)),) * 2,
+        takes="n, L1, L1",
         same=("dtype", "layout"),
         when=lambda spec: _has_tail(spec, 0),
         cost=_cost(0, 2),
@@ -95,9 +111,8 @@ KERNELS = (
     Microkernel(
         name="MaskedBroadcastMultAdd",
         op=Matmul(accumulate=True),
-        operands=(OperandPattern(levels=NEAR, dtypes=_TYPES), _ROW, _ROW),
+        takes=f"1×1×1×n, {_TYPES} RF/L1, {_TYPES} L1 row_major, {_TYPES} L1 row_major",
         same=("dtype",),
-        shape=(1, 1, 1, None),
         when=lambda spec: _has_tail(spec, 2),
         cost=_cost(2, 4),
         registers={"VRF": 3},

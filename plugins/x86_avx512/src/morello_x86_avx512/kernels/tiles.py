@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from morello_x86.kernels.common import HALF_CYCLE, NEAR, PREFIX
+from morello_x86.kernels.common import HALF_CYCLE, PREFIX
 from morello_x86.kernels.convert import unsigned
 
 from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import Machine, Microkernel
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 
 
@@ -45,15 +45,11 @@ def _kernel(instruction: Instruction) -> Microkernel:
         """As for one value along k: all these instructions have the throughput of a multiply-add of floats."""
         return HALF_CYCLE * (2 * spec.operand(2).vectors + 1) + machine.move_cost(spec.operand(1))
 
+    lhs, rhs, out = instruction.types
     return Microkernel(
         name=f"Broadcast{instruction.name}",
         op=Matmul(accumulate=True),
-        operands=(
-            OperandPattern(levels=NEAR, dtypes=instruction.lhs),
-            OperandPattern(levels=("L1", "VRF"), dtypes=instruction.rhs, layout="col_major"),
-            OperandPattern(levels=("VRF",), dtypes=instruction.out, layout="row_major"),
-        ),
-        shape=(1, 1, instruction.taken, None),
+        takes=f"1×1×{instruction.taken}×n, {lhs} RF/L1, {rhs} L1/VRF col_major, {out} VRF row_major",
         when=fits,
         cost=cost,
         registers={"VRF": 2},
