@@ -3,17 +3,17 @@
     python benchmarks/tune.py [--only NAME]... [--target NAME]... [--proposer NAME] [--samples N] [--seeds N]
                               [--reuse | --ablations] [--search-effort N] [--start MAPPER] [--traces DIR] [--json]
 
-The table has a row for each Spec and target: time before and after, how many times as fast that is when both are timed
-in turns, with the interval that this is in, samples, seconds, and which items of the menu paid. Where nothing is faster
-by more than noise, the noise says by how much it could be at most. All runs of a Spec and target begin with the same
-program, which search finds with an effort that does not depend on the machine; `--start random` begins with tiles that
-a mapper proposes, which leaves more to gain.
+The table has a row for each Spec and target: time before and after, the speedup when both are timed in turns, with its
+confidence interval, samples, seconds, and the items of the menu that paid. If nothing is faster by more than noise, the
+noise bounds the possible gain. All runs of a Spec and target begin with the same program, which search finds with an
+effort that does not depend on the machine; `--start random` begins with tiles that a mapper proposes, which leaves more
+to gain.
 
 `--ablations` tunes a product and a convolution without menu, without dropout, without feedback, with one proposer
-alone, and in full with three seeds, and puts the speedups beside those of Table 6 there. These are of another machine,
-another baseline and language models: nothing is claimed by the comparison. `--reuse` tunes the Specs of Table 2 with
-what paid for the first of each row, and without, with 100 and 200 samples. With `--traces DIR`, runs that were finished
-are not done again.
+alone, and in full with three seeds, and prints the speedups with those of Table 6 there. These are of another machine,
+another baseline and language models, and not comparable. `--reuse` tunes the Specs of Table 2 with and without the
+items that paid for the first of each row, with 100 and 200 samples. With `--traces DIR`, finished runs are
+not repeated.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from typing import Any
 import attrs
 import click
 from morello_bounds.mappers import mappers_for
-from morello_tune.beam import BeamOptions
-from morello_tune.proposers import proposer
-from morello_tune.tuner import Tuner, TuningResult
+from morello_tune import TuningOptions, tune
+from morello_tune.tuner import TuningResult
 from rich.console import Console
 from rich.table import Table
 
@@ -47,7 +46,7 @@ from morello.plugins.registry import installed
 from morello.schedule import Schedule, schedule_of
 from morello.search.budget import SearchBudget
 
-#: What has to be improved, or shown not to be by more than noise, by its name in the harness, or as a Spec.
+#: The tuned Specs, by their names in the harness, or as text.
 GOALS = {
     "matmul 512³": "512³",
     "matmul 197×768×768": "197×768×768",
@@ -59,13 +58,13 @@ GOALS = {
 }
 TARGETS = ("x86_avx2", "x86_avx512")
 PRODUCT = "Matmul(1×{}×{}×{}, (f32, GL), (f32, GL), (f32, GL), serial)"
-#: Table 2 there: for each row sizes m, k, n, of which the first is tuned before the others.
+#: Table 2 there: for each row sizes m, k, n; the first is tuned before the others.
 REUSED = {
     "square": ((1024, 1024, 1024), (512, 512, 512), (256, 256, 256)),
     "column": ((12544, 256, 64), (6272, 256, 64), (12544, 128, 64)),
     "row": ((128, 1024, 1024), (64, 1024, 1024), (32, 1024, 1024)),
 }
-#: Samples that each of the others is tuned with, and what the paper reports for them, over its library.
+#: The samples for each of the others, and the speedups over its library that the paper reports.
 SAMPLES = (100, 200)
 REPORTED = {(100, "reuse"): 4.6, (100, "none"): 3.7, (200, "reuse"): 5.0, (200, "none"): 4.2}
 #: Table 6 there: speedup over Gemmini's library, of a product and of a convolution.
@@ -83,9 +82,9 @@ ABLATED = {"product 12544×64×256": PRODUCT.format(12544, 64, 256), "conv 4×14
 
 @cache
 def start_of(name: str, target: str, effort: int, mapper: str | None = None) -> Goal:
-    """Return the goal of a Spec with the schedule of what search finds for it, taking apart so many Specs.
+    """Return the goal of a Spec with the schedule of the program that search finds within `effort` expansions.
 
-    With a mapper, it completes the first of its proposals that has a program. Raises MorelloError if none does.
+    With a mapper, search completes its first proposal that has a program. Raises MorelloError if none has.
     """
     goal = goal_of(name, target)
     starts: Iterable[Schedule] = ((),)
@@ -102,7 +101,7 @@ def start_of(name: str, target: str, effort: int, mapper: str | None = None) -> 
 
 @attrs.frozen
 class Setting:
-    """The way Specs are tuned: target, proposer, samples, effort and mapper of starts, and where traces are kept."""
+    """The target, proposer, samples, effort and mapper of starts, and folder of traces of all runs."""
 
     target: str
     proposer: str
@@ -111,33 +110,27 @@ class Setting:
     start: str | None
     traces: Path | None
 
-    def row(self, name: str, spec: str, seed: int = 0, **more: Any) -> dict[str, Any]:
+    def row(self, name: str, spec: str, seed: int = 0, db: SpecStore | None = None, **more: Any) -> dict[str, Any]:
         """Tune a Spec within the samples, and return its row; a finished run is read from its trace."""
-        options = attrs.evolve(BeamOptions(samples=self.samples, seed=seed), **more.pop("sizes", {}))
-        asked = {"spec": spec, "options": attrs.asdict(options), "proposer": more.pop("proposer", self.proposer)}
-        asked |= {"effort": self.effort, "start": self.start}
-        trace = done = None
+        options = TuningOptions(**{"proposer": self.proposer, "samples": self.samples, "seed": seed, **more})
+        run = {"spec": spec, "options": options.sizes, "proposer": options.proposer, "effort": self.effort}
+        run["start"] = self.start
+        done = None
         if self.traces:
             self.traces.mkdir(parents=True, exist_ok=True)
             stem = f"{name}-{self.target}-{seed}".replace(" ", "_").replace("/", "_")
             trace, done = (self.traces / f"{stem}.{suffix}" for suffix in ("jsonl", "json"))
-            if done.exists() and (kept := json.loads(done.read_text()))["asked"] == asked:
+            options = attrs.evolve(options, trace=trace)
+            if done.exists() and (kept := json.loads(done.read_text()))["run"] == run:
                 return kept["row"]
-        tuner = Tuner(
-            goal=start_of(spec, self.target, self.effort, self.start),
-            proposer=proposer(asked["proposer"], self.target),
-            options=options,
-            trace=trace,
-            **more,
-        )
-        row = row_of(name, tuner.run())
+        row = row_of(name, tune(start_of(spec, self.target, self.effort, self.start), options, db=db or False))
         click.echo(f"{name}, {self.target}, seed {seed}: {row['gain']:.3f} in {row['seconds']:.0f} s", err=True)
         if done:
-            done.write_text(json.dumps({"asked": asked, "row": row}, ensure_ascii=False))
+            done.write_text(json.dumps({"run": run, "row": row}, ensure_ascii=False))
         return row
 
     def store(self, row: str, stack: ExitStack) -> SpecStore:
-        """Return a database for what pays for the Specs of a row, beside the traces or until a stack is left."""
+        """Return a database for the items that pay for a row, in the folder of traces or until a stack is left."""
         folder = self.traces or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         return SpecStore(folder / f"{row}-{self.target}.db")
@@ -174,7 +167,7 @@ def ablations(setting: Setting, seeds: int, only: Sequence[str]) -> Iterator[dic
     both = "ensemble:offline,evolution"
     variants: dict[str, Mapping[str, Any]] = {
         "no menu": {"without_menu": True},
-        "no dropout": {"sizes": {"dropout": 0.0}},
+        "no dropout": {"dropout": 0.0},
         "no feedback": {"without_feedback": True},
         "single proposer": {"proposer": "offline"},
         "full": {},
@@ -189,7 +182,7 @@ def ablations(setting: Setting, seeds: int, only: Sequence[str]) -> Iterator[dic
 
 
 def reused(setting: Setting, only: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the gains of the Specs of Table 2 with what paid for the first of a row, and without."""
+    """Yield the gains of the Specs of Table 2 with and without the items that paid for the first of a row."""
     for row, (first, *others) in REUSED.items():
         if only and row not in only:
             continue
@@ -198,14 +191,14 @@ def reused(setting: Setting, only: Sequence[str]) -> Iterator[dict[str, Any]]:
             setting.row(f"{row} first", PRODUCT.format(*first), db=store)
             for shape in others:
                 for samples in SAMPLES:
-                    for how, reuse in (("reuse", store), ("none", None)):
+                    for how, reuse in (("reuse", store), ("none", False)):
                         name = f"{row} {'×'.join(map(str, shape))} {how} {samples}"
-                        made = setting.row(name, PRODUCT.format(*shape), sizes={"samples": samples}, reuse=reuse)
+                        made = setting.row(name, PRODUCT.format(*shape), samples=samples, reuse=reuse)
                         yield {**made, "samples asked": samples, "how": how}
 
 
 def _console() -> Console:
-    """Return where tables are printed: wide enough for all columns where it is no terminal."""
+    """Return the console for tables: wide enough for all columns unless it is a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=200)
 
@@ -238,7 +231,7 @@ def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_ablations(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print speedups over our start, and beside them those of Table 6 over its start."""
+    """Print speedups over our start, and those of Table 6 over its start."""
     table = Table("variant", *ABLATED, "paper: GEMM", "paper: conv", title="speedup over the start")
     for variant in dict.fromkeys(one["variant"] for one in rows):
         cells: list[str] = []
@@ -252,7 +245,7 @@ def print_ablations(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print geometric means with and without reuse, beside those of the paper over its library."""
+    """Print geometric means with and without reuse, and those of the paper over its library."""
     table = Table("samples", "how", "gain, geometric mean", "paper: over its library")
     for key in dict.fromkeys((one["samples asked"], one["how"]) for one in rows):
         gains = [one["gain"] for one in rows if (one["samples asked"], one["how"]) == key]
@@ -279,12 +272,12 @@ def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
     type=click.IntRange(1),
     default=DEFAULT_EXPANSIONS,
     show_default=True,
-    help="Specs that searches for starts take apart.",
+    help="Expansions of the searches for starts.",
 )
-@click.option("--start", metavar="MAPPER", help="Begin with what this mapper proposes, not with what search finds.")
-@click.option("--traces", metavar="DIR", type=Path, help="Keep traces here; what they have is not timed again.")
+@click.option("--start", metavar="MAPPER", help="Begin with a proposal of this mapper, not with search.")
+@click.option("--traces", metavar="DIR", type=Path, help="Keep traces here; finished runs are not repeated.")
 @click.option("--ablations", "ablated", is_flag=True, help="Leave out one part of the search at a time.")
-@click.option("--reuse", is_flag=True, help="Reuse what paid, for the Specs of Table 2.")
+@click.option("--reuse", is_flag=True, help="Reuse the items that paid, for the Specs of Table 2.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def main(
     only: tuple[str, ...],
@@ -299,7 +292,7 @@ def main(
     reuse: bool,
     as_json: bool,
 ) -> None:
-    """Tune Specs and print what that gained."""
+    """Tune Specs and print the gains."""
     rows = list[dict[str, Any]]()
     for target in targets:
         if missing := missing_features(installed().target(target).info.cpu_features):

@@ -88,7 +88,7 @@ def test_reuse_has_a_row_for_each_shape_way_and_number(monkeypatch: pytest.Monke
     options = ["--target", "x86_avx2", "--samples", "1", "--only", "small", "--start", "random"]
     command = [*options, "--search-effort", "2000", "--reuse", "--json"]
     monkeypatch.setattr(tune, "SAMPLES", (1, 2))
-    monkeypatch.setattr(tune, "proposer", lambda *_: Proposer(name="silent", start=lambda task: Silent()))
+    monkeypatch.setattr("morello_tune.tuner.proposer", lambda *_: Proposer(name="silent", start=lambda task: Silent()))
     rows = json.loads(CliRunner().invoke(tune.main, command, catch_exceptions=False).stdout)
     assert [(one["how"], one["samples asked"]) for one in rows] == [
         ("reuse", 1),

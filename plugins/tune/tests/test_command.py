@@ -1,4 +1,4 @@
-"""`morello tune`: what it prints, writes and keeps, and how it ends."""
+"""`morello tune`: its output, files, database and end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from morello_tune.beam import BeamOptions, BeamState
+from morello_tune import TuningOptions
+from morello_tune.beam import BeamState
 from morello_tune.cli import TuneDisplay
 from morello_tune.evaluate import Evaluator
-from morello_tune.proposers import OFFLINE
 from morello_tune.tuner import Tuner
 
 from morello import api
@@ -39,7 +39,7 @@ QUICK = ("--plans", "3", "--implementations", "1", "--iterations", "2", "--dropo
 
 def test_it_prints_writes_and_keeps_the_best(cli: Cli, write: Write, tmp_path: Path) -> None:
     best, db = tmp_path / "best.spec", tmp_path / "a.db"
-    # What is kept is of the Spec, so that it is used where nothing is scheduled.
+    # The program is kept for the Spec, and used where nothing is scheduled.
     result = cli("tune", write(SLOW), "--db", str(db), "--budget", "12", "-o", str(best), *QUICK)
     assert result.exit_code == 0, result.stderr
     for word in ("start ", "best ", "samples  ", "noise ", "cost ", "times as fast", "item "):
@@ -66,20 +66,20 @@ def test_it_prints_writes_and_keeps_the_best(cli: Cli, write: Write, tmp_path: P
     assert "no measured programs are stored" in cli("db", "measured", str(db)).stdout
 
 
-def test_json_has_what_people_are_told(cli: Cli, write: Write) -> None:
+def test_json_has_the_printed_facts(cli: Cli, write: Write) -> None:
     result = cli("tune", write(SLOW), "--no-db", "--json", "--budget", "3", *QUICK)
-    (told,) = json.loads(result.stdout)
-    assert told["samples"] == 3
-    assert sum(told["verdicts"].values()) == 3
-    assert told["start"] > 0
+    (found,) = json.loads(result.stdout)
+    assert found["samples"] == 3
+    assert sum(found["verdicts"].values()) == 3
+    assert found["start"] > 0
 
 
-def test_the_k_best_of_the_model_are_held_against_the_clock(cli: Cli, write: Write) -> None:
+def test_the_k_best_of_the_model_are_compared_with_the_clock(cli: Cli, write: Write) -> None:
     text = "spec one = (Matmul(1×6×4×16, GL, GL, GL, serial), [64, 512, 512, 4096, 1048576])\n"
     result = cli("tune", write(text), "--no-db", "--proposer", "kbest", "--top", "4")
     assert result.exit_code == 0, result.stderr
-    assert "pairs that both tell apart the clock has another order" in result.stdout
-    assert "programs looked at" in result.stdout
+    assert "clock and model order" in result.stdout
+    assert "programs examined" in result.stdout
     assert "samples  4 in" in result.stdout
 
 
@@ -94,13 +94,13 @@ def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
     ("options", "word"),
     [
         (("--proposer", "none"), "has no proposer 'none'"),
-        (("--reuse", "missing.db"), "there is no database missing.db"),
+        (("--reuse", "missing.db"), "no database missing.db"),
         (("--trace", "/missing/trace"), "cannot write the trace"),
         (("-o", "/missing/best.spec"), "/missing/best.spec"),
         (("--profile", "nowhere"), "nowhere"),
     ],
 )
-def test_what_is_wrong_is_told(cli: Cli, write: Write, options: tuple[str, ...], word: str) -> None:
+def test_faults_are_reported(cli: Cli, write: Write, options: tuple[str, ...], word: str) -> None:
     result = cli("tune", write(), "--no-db", *options)
     assert result.exit_code == 1
     assert word in result.stderr
@@ -136,7 +136,7 @@ def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: P
         assert one.returncode == 0, err
         assert "interrupted" in out
         assert events[-1]["event"] == "end"
-    # The next one goes on from there: it times nothing again, and prints what is best.
+    # The next run continues from there: it times nothing again, and prints the best.
     again = subprocess.run([*command[:-1], "1"], capture_output=True, text=True, timeout=60, check=True)
     assert "samples  1 " in again.stdout
     if kept:
@@ -155,9 +155,9 @@ def test_progress_fits_into_a_narrow_line() -> None:
 
     with Watched(goal.name) as display:
         lines.append(display.describe())
-        options = BeamOptions(plans=1, implementations=1, iterations=2)
+        options = TuningOptions(plans=1, implementations=1, iterations=2)
         start = goal.apply("move 0 to GL as col_major").synthesize(db=False, progress=False)
-        Tuner(goal=start, proposer=OFFLINE, options=options, on_sample=display).run()
+        Tuner(start, options, on_sample=display).run()
     assert len(lines) >= 3
     assert max(map(len, lines)) <= 58
     assert "samples" in lines[-1]

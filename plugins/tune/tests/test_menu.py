@@ -1,8 +1,9 @@
-"""The menu: what items propose applies, changes something, and is the same every time."""
+"""The menu: edits of items apply, change the schedule, and are the same every time."""
 
 from __future__ import annotations
 
 import importlib
+from itertools import islice
 from typing import Any
 
 import pluggy
@@ -26,24 +27,24 @@ def with_x86(plugin: Any) -> pluggy.PluginManager:
     return manager_of(hooks.GROUP, hooks, {"x86_avx2": own, "other": plugin})
 
 
-def edits(item: MenuItem, of: TuningCandidate) -> list[Schedule]:
-    return [*item.edits(of)] if item.applies(of) else []
+def edits(item: MenuItem, of: TuningCandidate, most: int | None = None) -> list[Schedule]:
+    return [*islice(item.edits(of), most)] if item.applies(of) else []
 
 
 @pytest.mark.parametrize("name", [*SPECS])
-def test_all_that_items_propose_applies_and_changes_something(name: str) -> None:
+def test_edits_of_items_apply_and_change_the_schedule(name: str) -> None:
     of = candidate(name)
     own = of.schedule
     for item in menu_for("x86_avx2").values():
-        made = edits(item, of)
+        made = edits(item, of, 40)
         assert len({*made}) == len(made)
         assert own not in made
-        for schedule in made[:40]:
-            # As text, as a Spec file or a trace has it.
+        for schedule in made[:20]:
+            # As text, as in a Spec file or a trace.
             read = parse_schedule(schedule_text(schedule), of.target)
             apply(Position(Leaf(of.spec)), read, of.target, Leaf)
         if item.name != "mapper":
-            assert made[:5] == edits(item, of)[:5]
+            assert made[:5] == edits(item, of, 5)
 
 
 def test_items_do_what_they_say() -> None:

@@ -1,4 +1,4 @@
-"""The rule of the beam: a gain counts that is beyond what programs timed against themselves come to."""
+"""The rule of the beam: a gain counts if it exceeds the gain of programs timed against themselves."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ pytestmark = pytest.mark.skipif(
 
 
 def within(noise: float) -> Paired:
-    """Return the times of a program against itself that differ so much at most."""
+    """Return the times of a program against itself that differ by `noise` at most."""
     return Paired(1.0, 1.0, 1.0, math.exp(-noise), math.exp(noise / 2))
 
 
 def evaluator(monkeypatch: pytest.MonkeyPatch, times: Sequence[Paired]) -> tuple[Evaluator, Any]:
-    """Return an evaluator whose comparisons come to the given times, in their order, and its start."""
-    given: Iterator[Paired] = iter(times)
-    monkeypatch.setattr(evaluate, "compare", lambda *_, **__: next(given))
+    """Return an evaluator whose comparisons return the given times in order, and its start."""
+    invented: Iterator[Paired] = iter(times)
+    monkeypatch.setattr(evaluate, "compare", lambda *_, **__: next(invented))
     goal = found("relu")
     made = Evaluator(goal, find_compiler(None))
     return made, made.start(goal.impl)
 
 
-def test_one_unlucky_measurement_does_not_decide_what_noise_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_disturbed_measurement_does_not_decide_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     made, start = evaluator(monkeypatch, [within(noise) for noise in (0.01, 0.5, 0.012, 0.03, 0.008)])
     assert made.noise == pytest.approx(0.012)
     assert start.value == 1.0
@@ -45,7 +45,7 @@ def test_one_unlucky_measurement_does_not_decide_what_noise_is(monkeypatch: pyte
 
 def test_noise_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     calm, loud, gain = within(0.01), within(0.1), Paired(1.05, 1.0, 1.05, 1.04, 1.06)
-    # Of five comparisons the last one comes after the program is timed against itself once more.
+    # Before the last of five comparisons the program is timed against itself again.
     later = [*[gain] * 4, loud, gain]
     made, start = evaluator(monkeypatch, [calm] * 5 + later * 3)
     compared = [made.compared(start.built, start.built) for _ in range(15)]

@@ -1,12 +1,11 @@
-"""The peak that programs are held against is measured: of multiply-adds alone, which no program does more of."""
+"""The peak is measured with multiply-adds alone; no program exceeds it."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
-from morello_tune.evaluate import Evaluator
-from morello_tune.peak import PeakMeter
+from morello_tune.evaluate import Evaluator, PeakMeter
 
 from morello.build.toolchain import find_compiler
 from morello.calibration.meter import Timer
@@ -39,7 +38,7 @@ def test_a_core_does_a_few_multiply_adds_of_vectors_in_a_cycle() -> None:
     assert 12 < peak.flops / cycles < 64
 
 
-def test_programs_come_to_a_part_of_the_peak_of_their_types() -> None:
+def test_programs_reach_a_part_of_the_peak_of_their_types() -> None:
     goal = found("product")
     start = Evaluator(goal, find_compiler(None), clock=clock()).start(goal.impl)
     assert start.candidate.feedback is not None
@@ -48,7 +47,7 @@ def test_programs_come_to_a_part_of_the_peak_of_their_types() -> None:
     assert 1 < start.candidate.feedback.percent < 200
 
 
-def test_what_does_not_sum_and_types_without_a_peak_have_none() -> None:
+def test_programs_without_sums_and_types_without_a_peak_have_none() -> None:
     target, compiler = installed().target("x86_avx2"), find_compiler(None)
     assert PeakMeter(target, clock(), compiler).rate(found("relu").impl) == 0
     without = Clock(source=clock().source, units=clock().units)

@@ -1,4 +1,4 @@
-"""A6: what paid for a Spec is tried first for those that are alike, and helps within few samples."""
+"""A6: items that paid for a Spec are tried first for similar Specs, and help within few samples."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 import pytest
-from morello_tune.beam import BeamOptions
-from morello_tune.proposers import proposer
+from morello_tune import TuningOptions
+from morello_tune import tune as tune_goal
 from morello_tune.reuse import alike, recipes
-from morello_tune.tuner import Tuner, TuningResult
+from morello_tune.tuner import TuningResult
 
 from morello import api
 from morello.api.goals import Goal
@@ -58,19 +58,19 @@ def test_recipes_are_of_the_same_operation_and_types_nearest_first(tmp_path: Pat
     keep(store, relu(128, 64), ("split", 2.0))
     keep(store, relu(32, 32, "bf16"), ("split", 2.0))
     found = recipes(store, relu(64, 64))
-    # Its own is none: it is what compile uses. What gained nothing is left out.
+    # Neither the Spec itself, nor items without gain.
     assert [(one.shape, one.way) for one in found] == [
         ((128, 128), (("tile", 1.2), ("hoist", 2.0))),
         ((256, 256), (("fuse", 1.5),)),
     ]
 
 
-def tune(goal: Goal, **more: Any) -> TuningResult:
-    options = BeamOptions(beam=2, plans=2, implementations=1, iterations=2, samples=10)
-    return Tuner(goal=goal, proposer=proposer("offline", "x86_avx2"), options=options, **more).run()
+def tune(goal: Goal, db: Any = False, reuse: Any = False) -> TuningResult:
+    options = TuningOptions(beam=2, plans=2, implementations=1, iterations=2, samples=10, reuse=reuse)
+    return tune_goal(goal, options, db=db)
 
 
-def test_recipes_are_replayed_one_item_at_a_time_before_all_else(tmp_path: Path) -> None:
+def test_recipes_are_replayed_first_one_item_at_a_time(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     keep(store, relu(128, 128), ("mapper", 4.0), ("drop_move", 1.1))
     # Judged by a number that no other process disturbs.
@@ -86,11 +86,11 @@ def test_recipes_are_replayed_one_item_at_a_time_before_all_else(tmp_path: Path)
     assert len(items) <= 10
     plain = tune(goal)
     assert done.gain > 1
-    # The same budget comes at least as far.
+    # With the same budget, it is at least as fast.
     assert done.gain >= plain.gain
 
 
-def test_what_paid_for_one_spec_is_kept_for_the_next(tmp_path: Path) -> None:
+def test_items_that_paid_for_one_spec_are_kept_for_the_next(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     first = tune(attrs.evolve(slow(relu(64, 64)), name="first"), db=store)
     assert first.improved

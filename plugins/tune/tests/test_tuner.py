@@ -1,18 +1,30 @@
-"""Tuning small Specs for real: what it keeps is right, is told as measured, and is used later where it belongs."""
+"""Tuning small Specs on this machine: the programs it keeps are right, and used later as measured."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
-from morello_tune import PlanRequest, Proposal, Proposer, ProposerSession, TuningInfo, TuningOptions, TuningTask, tune
-from morello_tune.beam import BeamOptions, BeamState
-from morello_tune.evaluate import Evaluator
+from morello_tune import (
+    PlanRequest,
+    Proposal,
+    Proposer,
+    ProposerSession,
+    TuningCandidate,
+    TuningInfo,
+    TuningOptions,
+    TuningTask,
+    tune,
+)
+from morello_tune.beam import BeamState
+from morello_tune.evaluate import Evaluator, Rejection
+from morello_tune.menu import STANDARD
 from morello_tune.proposers import proposer
 from morello_tune.recorded import morello_recorded_program
 from morello_tune.tuner import Tuner, TuningResult
@@ -35,7 +47,7 @@ from .conftest import LIMITS, SPECS, found
 pytestmark = pytest.mark.skipif(
     bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
 )
-#: A schedule that is slow: both operands are laid out by columns first, and everything is done value by value.
+#: A slow schedule: both operands are copied to column-major layouts.
 SLOW = "move 0 to GL as col_major\nmove 1 to GL as col_major"
 
 
@@ -43,8 +55,9 @@ def fresh(name: str = "relu") -> Goal:
     return api.goal(SPECS[name], target="x86_avx2", profile="base")
 
 
+@cache
 def slow() -> Goal:
-    """A program of Relu to improve on."""
+    """Return a slow program of Relu."""
     return fresh().apply(SLOW).synthesize(db=False, progress=False)
 
 
@@ -70,9 +83,9 @@ def scripted(*texts: str) -> Proposer:
     return Proposer(name="script", start=lambda task: Scripted(task, texts))
 
 
-def tuned(goal: Goal, *texts: str, **options: Any) -> TuningResult:
-    sizes = BeamOptions(plans=1, implementations=len(texts), iterations=1)
-    return Tuner(goal=goal, proposer=scripted(*texts), options=sizes, **options).run()
+def tuned(goal: Goal, *texts: str, db: SpecStore | None = None, **more: Any) -> TuningResult:
+    given = {"proposer": scripted(*texts), "plans": 1, "implementations": len(texts), "iterations": 1, **more}
+    return tune(goal, TuningOptions(**given), db=db or False)
 
 
 GOOD = "move 0 to L1\nmove 1 to L1\nselect VectorRelu"
@@ -82,19 +95,10 @@ GOOD = "move 0 to L1\nmove 1 to L1\nselect VectorRelu"
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[TuningResult, SpecStore, Path]:
     folder = tmp_path_factory.mktemp("tuned")
     store, trace = SpecStore(folder / "a.db"), folder / "trace.jsonl"
-    texts = (GOOD, "select Nothing", "tile [128, 128]", "move 0 to L1\nmove 1 to L1\nselect VectorRelu", SLOW)
-    # Kept for the Spec, whose own schedule is none.
-    done = Tuner(
-        goal=attrs.evolve(slow()),
-        proposer=scripted(*texts),
-        options=BeamOptions(plans=1, implementations=len(texts), iterations=1),
-        db=store,
-        trace=trace,
-    ).run()
-    return done, store, trace
+    return tuned(slow(), GOOD, "select Nothing", "tile [128, 128]", GOOD, SLOW, db=store, trace=trace), store, trace
 
 
-def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[TuningResult, SpecStore, Path]) -> None:
+def test_faster_programs_are_kept_and_others_reported(outcome: tuple[TuningResult, SpecStore, Path]) -> None:
     done, _, trace = outcome
     assert done.improved
     assert done.gain > 1.2
@@ -118,7 +122,7 @@ def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[TuningResult, S
     assert again.schedule == GOOD
 
 
-def test_the_fastest_is_used_on_such_a_machine_and_never_taken_for_the_optimum(
+def test_the_fastest_is_used_on_such_a_machine_and_is_not_called_optimal(
     outcome: tuple[TuningResult, SpecStore, Path],
 ) -> None:
     done, store, _ = outcome
@@ -130,12 +134,12 @@ def test_the_fastest_is_used_on_such_a_machine_and_never_taken_for_the_optimum(
     # Another name of the function changes nothing.
     named = attrs.evolve(fresh(), name="other")
     assert api.compile(named, db=store, progress=False).goal.measured is not None
-    # Without it, the model's choice is proven, and is no answer of tuning.
+    # Without it, the model's choice is proven.
     plain = api.compile(fresh(), db=store, progress=False, measured=False)
     assert plain.goal.measured is None
     assert plain.proof == "optimal"
     assert plain.low == plain.cost
-    # What is scheduled stays as it is scheduled, and a compiler that did not build it is another machine.
+    # Scheduled goals keep their schedule, and programs of other machines are not used.
     assert morello_recorded_program(slow(), store, None) is None
     (best,) = store.measured(done.goal.target, done.goal.spec)
     assert best.words.startswith("measured on ")
@@ -143,7 +147,7 @@ def test_the_fastest_is_used_on_such_a_machine_and_never_taken_for_the_optimum(
     elsewhere = SpecStore(store.path.with_name("other.db"))
     elsewhere.keep_measured(done.goal.target, done.goal.spec, other)
     assert morello_recorded_program(fresh(), elsewhere, None) is None
-    # Of a schedule that gives other C than was timed nothing is known.
+    # A schedule whose C differs from that timed is not used.
     elsewhere.keep_measured(done.goal.target, done.goal.spec, attrs.evolve(best, key="0"))
     assert morello_recorded_program(fresh(), elsewhere, None) is None
     elsewhere.keep_measured(done.goal.target, done.goal.spec, best)
@@ -171,7 +175,7 @@ def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
             return super().propose(requests)
 
     stopped = Proposer(name="stopped", start=lambda task: Interrupted(task, (GOOD,)))
-    done = Tuner(goal=slow(), proposer=stopped, options=BeamOptions(plans=1, iterations=3), db=store).run()
+    done = tuned(slow(), GOOD, proposer=stopped, iterations=3, db=store)
     assert done.interrupted
     assert done.schedule == GOOD
     assert measured_db.counts(store.file) == {"x86_avx2": 1}
@@ -181,22 +185,17 @@ def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
 def test_a_budget_of_time_is_kept(name: str) -> None:
     # Searches that complete edits could take far longer.
     goal, began = found("product"), time.monotonic()
-    done = Tuner(
-        goal=goal,
-        proposer=proposer(name, "x86_avx2"),
-        options=BeamOptions(seconds=2.0, iterations=10_000, dropout=0.0),
-        completing=SearchBudget(),
-    ).run()
-    assert done.seconds <= time.monotonic() - began < 8.0
+    sizes = TuningOptions(proposer=name, seconds=2.0, iterations=10_000, dropout=0.0, completing=SearchBudget())
+    assert tune(goal, sizes, db=False).seconds <= time.monotonic() - began < 8.0
 
 
 def test_no_time_leaves_the_start() -> None:
-    done = Tuner(goal=slow(), proposer=scripted(GOOD), options=BeamOptions(seconds=0.0)).run()
+    done = tuned(slow(), GOOD, seconds=0.0)
     assert not done.samples
     assert not done.improved
 
 
-def test_what_is_not_confirmed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unconfirmed_programs_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, goal = SpecStore(tmp_path / "a.db"), slow()
 
     def nothing(self: Tuner, state: BeamState, *_: object) -> Any:
@@ -214,12 +213,7 @@ def test_what_is_not_confirmed_is_not_kept(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_wrong_programs_never_enter(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Evaluator, built: Any) -> Any:
-        from morello_tune.evaluate import Rejection
-
-        return Rejection("wrong", "invented")
-
-    monkeypatch.setattr(Evaluator, "verify", wrong)
+    monkeypatch.setattr(Evaluator, "verify", lambda *_: Rejection("wrong", "invented"))
     done = tuned(slow(), GOOD)
     assert done.verdicts == {"wrong": 1}
     assert not done.improved
@@ -234,58 +228,37 @@ def test_a_metric_takes_the_place_of_time() -> None:
     assert done.gain == pytest.approx(done.start.value / done.best.value)
 
 
-@pytest.mark.parametrize("name", ["offline", "evolution", "ensemble:offline,evolution"])
+@pytest.mark.parametrize("name", ["evolution", "ensemble:offline,evolution"])
 def test_proposers_find_faster_programs_than_a_slow_one(name: str) -> None:
-    goal = slow()
-    made = Tuner(
-        goal=goal,
-        proposer=proposer(name, "x86_avx2"),
-        options=BeamOptions(beam=2, plans=4, implementations=1, iterations=3, dropout=0.3, samples=16),
-    ).run()
-    assert len(made.samples) <= 16
+    sizes = TuningOptions(proposer=name, beam=2, plans=4, implementations=1, iterations=3, dropout=0.3, samples=12)
+    made = tune(slow(), sizes, db=False)
+    assert len(made.samples) <= 12
     assert made.gain > 1.1
     made.kernel.check()
 
 
 def test_plans_are_the_same_for_the_same_seed() -> None:
     goal = found("product")
+    evaluator = Evaluator(attrs.evolve(goal, position=Position(goal.impl)), find_compiler(None))
+    start = TuningCandidate(target=goal.target, impl=goal.impl)
 
     def plans(seed: int) -> list[str]:
-        start = attrs.evolve(goal, position=Position(goal.impl))
-        evaluator = Evaluator(start, find_compiler(None))
-        of = api.compile(start, db=False).goal
-        from morello_tune import TuningCandidate
-        from morello_tune.menu import STANDARD
-
-        task = TuningTask(
-            name="kernel",
-            start=TuningCandidate(target=goal.target, impl=of.impl),
-            info=TuningInfo(),
-            seed=seed,
-            read=evaluator.read,
-            cost=evaluator.cost,
-        )
-        session = proposer("offline", "x86_avx2").start(task)
-        requests = [
-            PlanRequest(
-                candidate=task.start, menu=STANDARD, implementations=2, iteration=1, iterations=2, seed=seed + at
-            )
-            for at in range(4)
-        ]
+        given = {"start": start, "info": TuningInfo(), "seed": seed, "read": evaluator.read, "cost": evaluator.cost}
+        session = proposer("offline", "x86_avx2").start(TuningTask(name="kernel", **given))
+        sizes = {"menu": tuple(STANDARD), "implementations": 2, "iteration": 1, "iterations": 2}
+        requests = [PlanRequest(candidate=start, seed=seed + at, **sizes) for at in range(4)]
         return [one.plan for each in session.propose(requests) for one in each]
 
-    assert plans(1) == plans(1)
-    assert plans(1) != plans(9)
-    assert len({*plans(1)}) > 4
+    one = plans(1)
+    assert one == plans(1) != plans(9)
+    assert len({*one}) > 4
 
 
 def test_the_k_best_have_c_of_their_own_and_rising_costs() -> None:
     goal = api.goal(
         f"(Matmul(1×6×4×16, (f32, GL), (f32, GL), (f32, GL), serial), {LIMITS})", target="x86_avx2", profile="base"
     )
-    done = Tuner(
-        goal=goal, proposer=proposer("kbest", "x86_avx2"), options=BeamOptions(iterations=3), extra={"top": 4}
-    ).run()
+    done = tune(goal, TuningOptions(proposer="kbest", iterations=3, proposer_options={"top": 4}), db=False)
     # The start is the first of them.
     assert done.samples[0].verdict == "duplicate"
     costs = [one.measured.built.cost for one in done.samples if one.measured]
@@ -298,22 +271,24 @@ def test_the_k_best_have_c_of_their_own_and_rising_costs() -> None:
     assert worst >= 1
 
 
-def test_unknown_proposers_are_told_of() -> None:
+def test_wrong_options_are_errors() -> None:
     with pytest.raises(MorelloError, match="no proposer 'ofline'"):
         proposer("ofline", "x86_avx2")
     with pytest.raises(MorelloError, match="names a proposer twice"):
         proposer("ensemble:offline,offline", "x86_avx2")
-    with pytest.raises(MorelloError, match="dropout is a probability"):
+    with pytest.raises(MorelloError, match="dropout is 2"):
         tune(fresh(), TuningOptions(dropout=2), db=False)
     assert isinstance(fresh().impl, Leaf)
 
 
-def test_clock_and_model_disagree_where_both_tell_programs_apart() -> None:
-    done = tuned(slow(), GOOD)
-    (sample,) = done.samples
+def test_clock_and_model_disagree_on_pairs_that_both_distinguish(
+    outcome: tuple[TuningResult, SpecStore, Path],
+) -> None:
+    done = outcome[0]
+    (sample,) = (one for one in done.samples if one.measured)
     assert sample.measured is not None
     assert sample.paired is not None
-    # The start costs more and is slower: there they agree.
+    # They agree: the start costs more and is slower.
     assert done.disagreement == (1, 0, 1.0)
 
     def with_cost(cost: int, low: float, gain: float, high: float) -> TuningResult:
@@ -325,7 +300,7 @@ def test_clock_and_model_disagree_where_both_tell_programs_apart() -> None:
     cost = done.start.built.cost
     assert with_cost(cost + 1, 1.9, 2.0, 2.1).disagreement == (1, 1, 2.0)
     assert with_cost(cost - 1, 0.4, 0.5, 0.6).disagreement == (1, 1, 2.0)
-    # Equal costs, intervals that meet, or differences within noise tell nothing.
+    # Equal costs, intervals that meet, and differences within noise do not count.
     assert with_cost(cost, 1.9, 2.0, 2.1).disagreement == (0, 0, 1.0)
     assert with_cost(cost + 1, 0.9, 2.0, 2.1).disagreement == (0, 0, 1.0)
     assert with_cost(cost + 1, 1.005, 1.01, 1.02).disagreement == (0, 0, 1.0)

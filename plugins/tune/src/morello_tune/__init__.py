@@ -16,7 +16,6 @@ An edit of a schedule may be refused or slow, but never wrong ([Hong2025] edits 
 # Nothing is imported before it is used: `morello --help` imports this package.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from morello_tune.api import TuningOptions, tune
     from morello_tune.hooks import TuningPlugin, hookimpl
     from morello_tune.interface import (
         Feedback,
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
         TuningInfo,
         TuningTask,
     )
+    from morello_tune.tuner import TuningOptions, tune
 
-_MODULES = {"tune": "api", "TuningOptions": "api", "TuningPlugin": "hooks", "hookimpl": "hooks"}
+_MODULES = {"tune": "tuner", "TuningOptions": "tuner", "TuningPlugin": "hooks", "hookimpl": "hooks"}
 __all__ = [
     "Feedback",
     "MenuItem",

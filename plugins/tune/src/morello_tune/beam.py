@@ -1,4 +1,4 @@
-"""Beam search over schedules ([Hong2025] §3): of all programs that beat their parents the best few are improved on."""
+"""Beam search over schedules ([Hong2025] §3): of all programs that beat their parents, the best few are improved on."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from morello.errors import MorelloError
 from morello.run.paired import Paired
-from morello.schedule import Schedule, schedule_text
-from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
-from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession, TuningCandidate
+from morello.schedule import schedule_text
+from morello_tune.evaluate import BuiltProgram, Evaluator, MeasuredProgram, Rejection, Verdict
+from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
 from morello_tune.trace import Trace
 
 #: Programs built together; the deadline is checked after each batch.
@@ -41,11 +40,11 @@ class BeamOptions:
     seed: int = 0
 
     def __attrs_post_init__(self) -> None:
-        for name in ("beam", "plans", "implementations"):
-            if getattr(self, name) < 1:
-                raise MorelloError(f"{name} is {getattr(self, name)}", f"there is at least 1 of {name}")
-        if self.iterations < 0 or not 0 <= self.dropout <= 1:
-            raise MorelloError("iterations are not negative, and dropout is a probability", "give others")
+        for name, least in (("beam", 1), ("plans", 1), ("implementations", 1), ("iterations", 0)):
+            if getattr(self, name) < least:
+                raise MorelloError(f"{name} is {getattr(self, name)}", f"at least {least} is needed")
+        if not 0 <= self.dropout <= 1:
+            raise MorelloError(f"dropout is {self.dropout}", "dropout is a probability, from 0 to 1")
 
     @property
     def time(self) -> float:
@@ -65,33 +64,50 @@ class BeamOptions:
         return {field.name: getattr(self, field.name) for field in attrs.fields(BeamOptions)}
 
 
-class Evaluates(Protocol):
-    """Makes programs of schedules, and measures them."""
-
-    def prepare(
-        self, schedules: Sequence[Schedule], known: Callable[[str], bool]
-    ) -> list[BuiltProgram | Rejection]: ...
-
-    def verify(self, built: BuiltProgram) -> Rejection | None: ...
-
-    def measure(
-        self, built: BuiltProgram, parent: MeasuredProgram, known: Paired | None = None
-    ) -> tuple[MeasuredProgram, Paired]: ...
-
-    def verdict(self, found: Paired) -> Rejection | None: ...
-
-
 @attrs.frozen(kw_only=True)
 class TuningSample:
-    """An implementation, and what became of it. `paired` are its times against its parent's, if it was measured."""
+    """An implementation and its verdict. `paired` are its times against its parent's, if it was measured."""
 
     iteration: int
     parent: MeasuredProgram
     proposal: Proposal
-    verdict: str
+    verdict: Verdict
     reason: str = ""
     measured: MeasuredProgram | None = None
     paired: Paired | None = None
+
+    @property
+    def outcome(self) -> ProposalOutcome:
+        """Return the sample as proposers get it."""
+        return ProposalOutcome(
+            parent=self.parent.candidate,
+            proposal=self.proposal,
+            accepted=self.verdict == "accepted",
+            reason=f"{self.verdict}: {self.reason}" if self.reason else self.verdict,
+            gain=self.paired and self.paired.gain,
+            candidate=self.measured and self.measured.candidate,
+        )
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Return the sample as a trace stores it."""
+        proposal, measured, paired = self.proposal, self.measured, self.paired
+        feedback = measured and measured.candidate.feedback
+        edit = proposal.text if proposal.schedule is None else schedule_text(proposal.schedule)
+        return {
+            "iteration": self.iteration,
+            "parent": self.parent.built.key,
+            "item": proposal.item,
+            "plan": proposal.plan,
+            "edit": edit,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "key": measured and measured.built.key,
+            "schedule": measured and measured.candidate.text,
+            **{name: measured and getattr(measured, name) for name in ("value", "spread", "relative")},
+            "paired": paired and attrs.astuple(paired),
+            "feedback": feedback and attrs.asdict(feedback),
+        }
 
 
 @attrs.define
@@ -111,29 +127,25 @@ class BeamState:
 
 @attrs.define
 class BeamSearch:
-    """Finds faster programs. `on_sample` is called after every sample."""
+    """Finds faster programs. `on_sample` is called after every sample; `deadline` is a time of `time.monotonic`."""
 
-    evaluator: Evaluates
+    evaluator: Evaluator
     session: ProposerSession
     menu: Sequence[MenuItem]
     options: BeamOptions
     trace: Trace = attrs.field(factory=Trace)
     on_sample: Callable[[BeamState], None] = lambda state: None
     started: float = attrs.field(factory=time.monotonic)
-    #: When to end, of `time.monotonic`.
     deadline: float = attrs.field(default=attrs.Factory(lambda self: self.started + self.options.time, takes_self=True))
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since it was made."""
+        """Return the seconds since the search began."""
         return time.monotonic() - self.started
 
-    def run(self, state: BeamState, iterations: int | None = None) -> BeamState:
-        """Go on from a state until the iterations or the budget end, or nothing is proposed any more.
-
-        The state is up to date when it is interrupted.
-        """
-        for number in range(self.options.iterations if iterations is None else iterations):
+    def run(self, state: BeamState) -> BeamState:
+        """Continue from a state until iterations, budget or proposals end. The state is valid when interrupted."""
+        for number in range(1, self.options.iterations + 1):
             if self._left(state) <= 0:
                 break
             state.iteration += 1
@@ -146,19 +158,18 @@ class BeamSearch:
         options = self.options
         requests, parents = list[PlanRequest](), list[MeasuredProgram]()
         for place, member in enumerate(state.beam):
+            items = [item for item in self.menu if item.applies(member.candidate)]
             for plan in range(options.plans):
                 seed = random.Random(f"{options.seed} {state.iteration} {place} {plan}").getrandbits(32)
-                menu = drop_items(applicable_items(self.menu, member.candidate), options.dropout, seed)
-                requests.append(
-                    PlanRequest(
-                        candidate=member.candidate,
-                        menu=menu,
-                        implementations=options.implementations,
-                        iteration=number + 1,
-                        iterations=options.iterations,
-                        seed=seed,
-                    )
+                request = PlanRequest(
+                    candidate=member.candidate,
+                    menu=drop_items(items, options.dropout, seed),
+                    implementations=options.implementations,
+                    iteration=number,
+                    iterations=options.iterations,
+                    seed=seed,
                 )
+                requests.append(request)
                 parents.append(member)
         made = [
             (parent, one)
@@ -170,12 +181,12 @@ class BeamSearch:
         for first in range(0, len(made), _TOGETHER):
             if self._late():
                 break
-            outcomes += self._judged(state, made[first : first + _TOGETHER])
+            outcomes += self._evaluated(state, made[first : first + _TOGETHER])
         self.session.learn(outcomes)
         return bool(made)
 
-    def _judged(self, state: BeamState, made: Sequence[tuple[MeasuredProgram, Proposal]]) -> list[ProposalOutcome]:
-        """Measure proposals, and let those that beat their parents into the beam."""
+    def _evaluated(self, state: BeamState, made: Sequence[tuple[MeasuredProgram, Proposal]]) -> list[ProposalOutcome]:
+        """Measure proposals, and add those that beat their parents to the beam."""
         keys = {state.start.built.key, *(one.measured.built.key for one in state.samples if one.measured)}
         schedules = [one.schedule for _, one in made if one.schedule is not None]
         prepared = iter(self.evaluator.prepare(schedules, keys.__contains__))
@@ -184,51 +195,42 @@ class BeamSearch:
             if self._late():
                 break
             program = next(prepared, None) if proposal.schedule is not None else Rejection("refused", proposal.refused)
+            if program is None:
+                break
+            sample = TuningSample(iteration=state.iteration, parent=parent, proposal=proposal, verdict="accepted")
             try:
-                sample = program and self._sample(state.iteration, parent, proposal, program)
+                sample = attrs.evolve(sample, **self._measured(parent, proposal, program))
             except TimeoutError:
-                sample = None
-            if sample is None:
                 break
             state.samples.append(sample)
             if sample.verdict == "accepted" and sample.measured:
-                # What was there first comes first of equals.
+                # The sort is stable: of equals, the earlier program stays first.
                 state.beam = sorted([*state.beam, sample.measured], key=lambda one: -one.relative)[: self.options.beam]
-            self._write(sample, len(state.samples))
+            if not sample.measured or (parent.built.key, sample.measured.built.key) not in self.trace.known:
+                self.trace.write("sample", sample=len(state.samples), seconds=round(self.seconds, 3), **sample.facts)
             self.on_sample(state)
-            outcomes.append(_outcome(sample))
+            outcomes.append(sample.outcome)
         return outcomes
 
-    def _sample(
-        self, iteration: int, parent: MeasuredProgram, proposal: Proposal, program: BuiltProgram | Rejection
-    ) -> TuningSample:
-        sample = partial(TuningSample, iteration=iteration, parent=parent, proposal=proposal)
+    def _measured(
+        self, parent: MeasuredProgram, proposal: Proposal, program: BuiltProgram | Rejection
+    ) -> dict[str, Any]:
+        """Return the fields of the sample of a program. Raises TimeoutError if no time is left to measure it."""
         if isinstance(program, Rejection):
-            return sample(verdict=program.verdict, reason=program.reason)
+            return attrs.asdict(program)
         known = self.trace.known.get((parent.built.key, program.key))
         try:
-            refusal = None if known else self.evaluator.verify(program)
-            if refusal:
-                return sample(verdict=refusal.verdict, reason=refusal.reason)
+            if not known and (rejection := self.evaluator.verify(program)):
+                return attrs.asdict(rejection)
             measured, paired = self.evaluator.measure(program, parent, known)
         except MorelloError as error:
-            return sample(verdict="not built", reason=error.message)
+            return {"verdict": "not built", "reason": error.message}
         measured = attrs.evolve(measured, way=(*parent.way, (proposal.item, paired.gain)))
-        refusal = self.evaluator.verdict(paired)
-        if refusal:
-            return sample(verdict=refusal.verdict, reason=refusal.reason, measured=measured, paired=paired)
-        return sample(verdict="accepted", measured=measured, paired=paired)
-
-    def _write(self, one: TuningSample, number: int) -> None:
-        key = one.measured.built.key if one.measured else None
-        if key and (one.parent.built.key, key) in self.trace.known:
-            return
-        self.trace.write(
-            "sample", sample=number, seconds=round(time.monotonic() - self.started, 3), **sample_fields(one)
-        )
+        rejection = self.evaluator.verdict(paired)
+        return {"measured": measured, "paired": paired, **(attrs.asdict(rejection) if rejection else {})}
 
     def _left(self, state: BeamState) -> int:
-        """Return how many samples there may still be."""
+        """Return the number of samples left."""
         if self._late():
             return 0
         samples = self.options.samples
@@ -238,45 +240,8 @@ class BeamSearch:
         return time.monotonic() >= self.deadline
 
 
-def applicable_items(menu: Sequence[MenuItem], candidate: TuningCandidate) -> list[MenuItem]:
-    """Return the items that may apply to a candidate."""
-    return [item for item in menu if item.applies(candidate)]
-
-
 def drop_items(menu: Sequence[MenuItem], dropout: float, seed: int) -> tuple[MenuItem, ...]:
-    """Return a menu without the items that chance leaves out, each with the same probability; never an empty one."""
+    """Return a menu from which each item is dropped with the same probability; one item is left at least."""
     rng = random.Random(seed)
     kept = tuple(item for item in menu if rng.random() >= dropout)
     return kept or tuple(rng.sample([*menu], min(1, len(menu))))
-
-
-def sample_fields(one: TuningSample) -> Mapping[str, object]:
-    """Return what a trace has of a sample."""
-    proposal, measured, paired = one.proposal, one.measured, one.paired
-    return {
-        "iteration": one.iteration,
-        "parent": one.parent.built.key,
-        "item": proposal.item,
-        "plan": proposal.plan,
-        "edit": schedule_text(proposal.schedule) if proposal.schedule is not None else proposal.text,
-        "verdict": one.verdict,
-        "reason": one.reason,
-        "key": measured and measured.built.key,
-        "schedule": measured and measured.candidate.text,
-        "value": measured and measured.value,
-        "spread": measured and measured.spread,
-        "relative": measured and measured.relative,
-        "paired": paired and attrs.astuple(paired),
-        "feedback": measured and measured.candidate.feedback and attrs.asdict(measured.candidate.feedback),
-    }
-
-
-def _outcome(one: TuningSample) -> ProposalOutcome:
-    return ProposalOutcome(
-        parent=one.parent.candidate,
-        proposal=one.proposal,
-        accepted=one.verdict == "accepted",
-        reason=f"{one.verdict}: {one.reason}" if one.reason else one.verdict,
-        gain=one.paired and one.paired.gain,
-        candidate=one.measured and one.measured.candidate,
-    )

@@ -1,43 +1,69 @@
-"""Tunes a Spec: measures edits of its schedule, keeps the fastest program, and says which optimizations paid."""
+"""Tunes a Spec: measures edits of its schedule, keeps the fastest program, and reports which optimizations paid."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import attrs
 
+from morello.api import goal_from
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.build.toolchain import Compiler, find_compiler
+from morello.build.toolchain import find_compiler
+from morello.db.default import DatabaseLike, database
 from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.ir.impl import leaves
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
-from morello.progress import Listener
 from morello.run.paired import Paired
-from morello.schedule import schedule_of
+from morello.schedule import Schedule, schedule_of
 from morello.search.budget import SearchBudget
-from morello_tune import evaluate
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState, TuningSample
-from morello_tune.evaluate import Evaluator, Rejection
+from morello_tune.evaluate import BUDGET, Evaluator, MeasuredProgram, Rejection
 from morello_tune.hooks import tuning_info
-from morello_tune.interface import MenuItem, Proposer, TuningCandidate, TuningInfo, TuningTask
+from morello_tune.interface import MenuItem, Proposer, TuningCandidate, TuningTask
 from morello_tune.menu import menu_for
+from morello_tune.proposers import proposer
 from morello_tune.recorded import machine_of
 from morello_tune.reuse import Recipe, recipes, replay
 from morello_tune.trace import Trace
 
 
+@attrs.frozen(kw_only=True)
+class TuningOptions(BeamOptions):
+    """The options of `morello tune`: the sizes of the beam search, what plans, and where results go.
+
+    Items that paid for similar Specs in the database `reuse` are tried first. Every result is appended to the file
+    `trace`. `budget` is for the search of the first program, `completing` for each Spec that an edit leaves open;
+    `proposer_options` are those of the proposer. The last two switches leave out a part of the method, to measure it.
+    """
+
+    proposer: str | Proposer = "offline"
+    reuse: DatabaseLike = False
+    trace: str | os.PathLike[str] | None = None
+    cc: str | None = None
+    threads: int | None = None
+    budget: SearchBudget | None = None
+    completing: SearchBudget = BUDGET
+    proposer_options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    without_menu: bool = False
+    without_feedback: bool = False
+
+
 @attrs.frozen
 class ItemStatistics:
-    """The samples of an item of the menu: how many there were, were measured, and paid, and the product of gains."""
+    """The samples of a menu item: the numbers of all, measured and accepted ones, and the mean and largest gain."""
 
     item: str
     samples: int
@@ -46,18 +72,26 @@ class ItemStatistics:
     gain: float
     best: float
 
+    @classmethod
+    def of(cls, item: str, samples: Sequence[TuningSample]) -> ItemStatistics:
+        """Return the statistics of an item; its gain is the geometric mean over accepted samples."""
+        gains = [one.paired.gain for one in samples if one.paired]
+        accepted = [one.paired.gain for one in samples if one.verdict == "accepted" and one.paired]
+        gain = math.exp(sum(map(math.log, accepted)) / len(accepted)) if accepted else 1.0
+        return cls(item, len(samples), len(gains), len(accepted), gain, max(gains, default=0.0))
+
 
 @attrs.frozen(kw_only=True)
 class TuningResult:
     """The outcome of tuning. `final` are the times of the best program against the start's, measured again at the end.
 
-    The best is the start itself where nothing was faster by more than noise; `noise` is the most that there was of it.
+    The best is the start itself if nothing was faster by more than noise; `noise` is the largest that was measured.
     """
 
     goal: Goal
     kernel: Kernel
-    best: evaluate.MeasuredProgram
-    start: evaluate.MeasuredProgram
+    best: MeasuredProgram
+    start: MeasuredProgram
     final: Paired
     noise: float
     samples: tuple[TuningSample, ...]
@@ -73,12 +107,12 @@ class TuningResult:
 
     @property
     def gain(self) -> float:
-        """Return how many times as fast as the start the best program is."""
+        """Return the speedup of the best program over the start."""
         return self.final.gain if self.improved else 1.0
 
     @property
     def schedule(self) -> str:
-        """Return the schedule that makes all of the best program, as a Spec file has it."""
+        """Return the full schedule of the best program, as in a Spec file."""
         return self.best.candidate.text
 
     @property
@@ -91,22 +125,20 @@ class TuningResult:
     @property
     def items(self) -> list[ItemStatistics]:
         """Return the statistics of each item, largest gain first."""
-        by_item: dict[str, list[TuningSample]] = {}
-        for one in self.samples:
-            by_item.setdefault(one.proposal.item, []).append(one)
-        found = [_paid(item, samples) for item, samples in by_item.items()]
+        names = dict.fromkeys(one.proposal.item for one in self.samples)
+        found = [ItemStatistics.of(item, [one for one in self.samples if one.proposal.item == item]) for item in names]
         return sorted(found, key=lambda one: (-one.gain, -one.accepted, one.item))
 
     @property
     def disagreement(self) -> tuple[int, int, float] | None:
         """Return how often clock and model disagree: pairs of programs that both distinguish, those in another order,
-        and the most that the model's choice of a pair takes longer. None where fewer than two were measured.
+        and the largest slowdown by the model's choice of a pair. None if fewer than two programs were measured.
 
-        The clock distinguishes two whose gains over the start differ by more than the intervals that these are in, and
-        by more than noise.
+        The clock distinguishes two whose intervals of gains over the start are apart, and whose gains differ by more
+        than noise.
         """
         made = [(one.measured.built.cost, one.paired) for one in self.samples if one.measured and one.paired]
-        made.append((self.start.built.cost, _beside_itself(self.start)))
+        made.append((self.start.built.cost, _itself(self.start)))
         pairs = wrong = 0
         worst = 1.0
         for (cost, one), (other_cost, other) in combinations(sorted(made, key=lambda each: each[0]), 2):
@@ -115,82 +147,64 @@ class TuningResult:
                 continue
             pairs += 1
             if other.gain > one.gain:
-                wrong += 1
-                worst = max(worst, other.gain / one.gain)
+                wrong, worst = wrong + 1, max(worst, other.gain / one.gain)
         return (pairs, wrong, worst) if len(made) > 1 else None
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """Return how many samples there are by what became of them."""
-        counts: dict[str, int] = {}
-        for one in self.samples:
-            counts[one.verdict] = counts.get(one.verdict, 0) + 1
+        """Return the number of samples for each verdict, most frequent first."""
+        counts = Counter(one.verdict for one in self.samples)
         return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _beside_itself(one: evaluate.MeasuredProgram) -> Paired:
-    """Return what a program is beside itself, which needs no timing."""
+def _itself(one: MeasuredProgram) -> Paired:
+    """Return the comparison of a program with itself, which needs no timing."""
     return Paired(one.value, one.value, 1.0, 1.0, 1.0)
 
 
-def _paid(item: str, samples: Sequence[TuningSample]) -> ItemStatistics:
-    gains = [one.paired.gain for one in samples if one.paired]
-    accepted = [one.paired.gain for one in samples if one.verdict == "accepted" and one.paired]
-    gain = math.exp(sum(map(math.log, accepted)) / len(accepted)) if accepted else 1.0
-    return ItemStatistics(item, len(samples), len(gains), len(accepted), gain, max(gains, default=0.0))
-
-
-@attrs.define(kw_only=True)
+@attrs.define
 class Tuner:
-    """Tunes one goal. Schedules that the goal comes with are where it starts; search completes them first."""
+    """Tunes one goal, starting from its schedule, which search completes first. `on_sample` is called after each."""
 
     goal: Goal
-    proposer: Proposer
-    options: BeamOptions = attrs.field(factory=BeamOptions)
+    options: TuningOptions = attrs.field(factory=TuningOptions)
     db: SpecStore | None = None
-    reuse: SpecStore | None = None
-    trace: str | Path | None = None
-    compiler: Compiler | str | None = None
-    threads: int | None = None
-    #: SearchBudget of the search for the start, and of those that complete edits.
-    budget: SearchBudget | None = None
-    completing: SearchBudget = evaluate.BUDGET
-    extra: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    without_menu: bool = False
-    without_feedback: bool = False
     on_sample: Callable[[BeamState, Evaluator], None] = lambda state, evaluator: None
+    _evaluator: Evaluator = attrs.field(init=False)
+    _machine: Machine = attrs.field(init=False)
 
-    def run(self, progress: Listener = False) -> TuningResult:
+    def run(self) -> TuningResult:
         """Tune. Ctrl-C ends it with the best program so far. Raises what compiling and calling the start raises."""
-        goal, target = self.goal, self.goal.target
-        info = tuning_info(target.name)
+        goal, options, target = self.goal, self.options, self.goal.target
         began = time.monotonic()
-        ends = began + self.options.time
-        compiler = self.compiler if isinstance(self.compiler, Compiler) else find_compiler(self.compiler)
-        evaluator = Evaluator(
+        ends = began + options.time
+        planner = (
+            options.proposer if isinstance(options.proposer, Proposer) else proposer(options.proposer, target.name)
+        )
+        reuse = database(options.reuse)
+        evaluator = self._evaluator = Evaluator(
             goal,
-            compiler,
-            budget=attrs.evolve(self.completing, memory=self.budget.memory if self.budget else None),
-            seed=self.options.seed,
-            threads=self.threads,
+            find_compiler(options.cc),
+            budget=attrs.evolve(options.completing, memory=options.budget.memory if options.budget else None),
+            seed=options.seed,
+            threads=options.threads,
             clock=installed().clock(target.name),
             deadline=ends,
         )
-        done = goal.synthesize(self.db or False, progress, self._budget(ends)) if _is_open(goal) else goal
-        start = evaluator.start(done.impl)
-        machine = machine_of(start.built.kernel, self.threads)
-        known = recipes(self.reuse, goal) if self.reuse else []
-        menu = () if self.without_menu else tuple(menu_for(target.name).values())
-        task = self._task(evaluator, start, menu, info, known)
-        head = self._head(machine, evaluator)
-        trace = Trace.open(self.trace, head)
+        if next(leaves(goal.impl), None) is not None:
+            goal = goal.synthesize(self.db or False, False, self._start_budget(ends))
+        start = evaluator.start(goal.impl)
+        self._machine = machine_of(start.built.kernel, options.threads)
+        known = recipes(reuse, self.goal) if reuse else []
+        task = self._task(start, known)
+        trace = Trace.open(options.trace, head := self._head())
         search = BeamSearch(
             evaluator=evaluator,
-            session=self.proposer.start(task),
-            menu=menu or task.menu,
-            options=self.options,
+            session=planner.start(task),
+            menu=task.menu,
+            options=options,
             trace=trace,
-            on_sample=lambda state: self._on_sample(state, evaluator, machine),
+            on_sample=self._on_sample,
             started=began,
             deadline=evaluator.deadline,
         )
@@ -198,18 +212,18 @@ class Tuner:
             "start",
             **head,
             name=goal.name,
-            proposer=self.proposer.name,
-            options=self.options.sizes,
+            proposer=planner.name,
+            options=options.sizes,
             key=start.built.key,
             schedule=start.candidate.text,
             value=start.value,
             spread=start.spread,
             noise=evaluator.noise,
         )
-        state = BeamState(start, [start])
-        before = [one for one in self.db.measured(target, goal.spec) if one.machine == machine] if self.db else []
+        state, interrupted = BeamState(start, [start]), False
+        before = self.db.measured(target, goal.spec) if self.db else []
+        before = [one for one in before if one.machine == self._machine]
         self.on_sample(state, evaluator)
-        interrupted = False
         try:
             for recipe in known:
                 replay(search, state, recipe)
@@ -217,105 +231,76 @@ class Tuner:
         except KeyboardInterrupt:
             interrupted = True
         evaluator.deadline = math.inf
-        return self._ended(search, state, evaluator, machine, before, interrupted)
+        return self._ended(search, state, before, interrupted)
 
-    def _budget(self, ends: float) -> SearchBudget | None:
-        """Return the effort of the search for the start, with no more seconds than there are."""
+    def _start_budget(self, ends: float) -> SearchBudget | None:
+        """Return the budget of the search for the start, which ends with the time of tuning."""
         if ends == math.inf:
-            return self.budget
-        budget, left = self.budget or SearchBudget(), max(0.0, ends - time.monotonic())
+            return self.options.budget
+        budget, left = self.options.budget or SearchBudget(), max(0.0, ends - time.monotonic())
         return attrs.evolve(budget, seconds=left if budget.seconds is None else min(left, budget.seconds))
 
-    def _task(
-        self,
-        evaluator: Evaluator,
-        start: evaluate.MeasuredProgram,
-        menu: tuple[MenuItem, ...],
-        info: TuningInfo,
-        known: Sequence[Recipe],
-    ) -> TuningTask:
+    def _task(self, start: MeasuredProgram, known: Sequence[Recipe]) -> TuningTask:
         gains: dict[str, float] = {}
         for item, gain in (step for recipe in known for step in recipe.way):
             gains[item] = gains.get(item, 0.0) + math.log(max(gain, 1.0))
+        items, evaluator = tuple(menu_for(self.goal.target.name).values()), self._evaluator
         return TuningTask(
             name=self.goal.name,
             start=start.candidate,
-            info=info,
+            info=tuning_info(self.goal.target.name),
             seed=self.options.seed,
             read=evaluator.read,
             cost=evaluator.cost,
             deadline=evaluator.deadline,
-            menu=menu or (self._everything(),),
+            menu=(_any_of(items),) if self.options.without_menu else items,
             gains=gains,
-            options={**self.extra, "feedback": not self.without_feedback},
+            options={**self.options.proposer_options, "feedback": not self.options.without_feedback},
         )
 
-    def _everything(self) -> MenuItem:
-        """Return the one item there is without a menu: any edit."""
-        items = [*menu_for(self.goal.target.name).values()]
+    def _head(self) -> dict[str, Any]:
+        target, metric = self.goal.target, self._evaluator.metric or None
+        facts = {"spec": str(self.goal.spec), "target": target.name, "profile": target.profile, "metric": metric}
+        return {**facts, **attrs.asdict(self._machine)}
 
-        def edits(candidate: TuningCandidate) -> Iterable[Any]:
-            for item in items:
-                if item.applies(candidate):
-                    yield from item.edits(candidate)
+    def _on_sample(self, state: BeamState) -> None:
+        """Report a sample; a program that is the fastest so far is stored at once."""
+        self.on_sample(state, self._evaluator)
+        if state.samples[-1].measured is state.best:
+            self._keep(state, state.best, state.best.relative)
 
-        return MenuItem(name="any", text="change anything", edits=edits)
-
-    def _head(self, machine: Machine, evaluator: Evaluator) -> dict[str, Any]:
-        spec, target, metric = self.goal.spec, self.goal.target, evaluator.judged_by or None
-        facts = {"spec": str(spec), "target": target.name, "profile": target.profile, "metric": metric}
-        return {**facts, **attrs.asdict(machine)}
-
-    def _on_sample(self, state: BeamState, evaluator: Evaluator, machine: Machine) -> None:
-        """Pass on how far it is; a program that is the fastest so far is kept at once."""
-        self.on_sample(state, evaluator)
-        best = state.best
-        if self.db and state.samples[-1].measured is best:
-            self._keep(state, evaluator, machine, best, best.relative)
-
-    def _keep(
-        self, state: BeamState, evaluator: Evaluator, machine: Machine, best: evaluate.MeasuredProgram, gain: float
-    ) -> None:
-        assert self.db
-        self.db.keep_measured(
-            self.goal.target,
-            self.goal.spec,
-            Measured(
-                machine=machine,
-                schedule=best.candidate.text,
-                key=best.built.key,
-                value=best.value,
-                spread=best.spread,
-                start=state.start.value,
-                gain=gain,
-                samples=len(state.samples),
-                metric=evaluator.judged_by,
-                way=best.way,
-            ),
+    def _keep(self, state: BeamState, best: MeasuredProgram, gain: float) -> None:
+        if not self.db:
+            return
+        kept = Measured(
+            machine=self._machine,
+            schedule=best.candidate.text,
+            key=best.built.key,
+            value=best.value,
+            spread=best.spread,
+            start=state.start.value,
+            gain=gain,
+            samples=len(state.samples),
+            metric=self._evaluator.metric,
+            way=best.way,
         )
+        self.db.keep_measured(self.goal.target, self.goal.spec, kept)
 
     def _ended(
-        self,
-        search: BeamSearch,
-        state: BeamState,
-        evaluator: Evaluator,
-        machine: Machine,
-        before: Sequence[Measured],
-        interrupted: bool,
+        self, search: BeamSearch, state: BeamState, before: Sequence[Measured], interrupted: bool
     ) -> TuningResult:
         """Verify the best program on all data, and time it against the start again.
 
-        What the database had before comes back where nothing is confirmed.
+        If no program is confirmed, the database gets back its program from before.
         """
-        best, final = self._confirmed(state, evaluator, search.started + self.options.time)
-        seconds = search.seconds
-        if self.db and best is not state.start:
-            self._keep(state, evaluator, machine, best, final.gain)
+        best, final = self._confirmed(state, search.started + self.options.time)
+        seconds, facts, metric = search.seconds, search.session.facts(), self._evaluator.metric
+        if best is not state.start:
+            self._keep(state, best, final.gain)
         elif self.db and state.best is not state.start:
-            self.db.forget_measured(self.goal.target, self.goal.spec, machine)
+            self.db.forget_measured(self.goal.target, self.goal.spec, self._machine)
             for one in before:
                 self.db.keep_measured(self.goal.target, self.goal.spec, one)
-        facts = search.session.facts()
         search.trace.write(
             "end",
             key=best.built.key,
@@ -326,30 +311,26 @@ class Tuner:
             interrupted=interrupted,
             facts=dict(facts),
         )
-        goal = attrs.evolve(best.built.kernel.goal, measured=None)
-        noise = max((one.paired.noise for one in state.samples if one.paired), default=evaluator.noise)
         return TuningResult(
-            goal=goal,
+            goal=attrs.evolve(best.built.kernel.goal, measured=None),
             kernel=best.built.kernel,
             best=best,
             start=state.start,
             final=final,
-            noise=noise,
+            noise=max((one.paired.noise for one in state.samples if one.paired), default=self._evaluator.noise),
             samples=tuple(state.samples),
             seconds=seconds,
             interrupted=interrupted,
-            metric=evaluator.judged_by,
+            metric=metric,
             facts=facts,
         )
 
-    def _confirmed(
-        self, state: BeamState, evaluator: Evaluator, ends: float
-    ) -> tuple[evaluate.MeasuredProgram, Paired]:
+    def _confirmed(self, state: BeamState, ends: float) -> tuple[MeasuredProgram, Paired]:
         """Return the fastest program that is right on all data and faster than the start when timed again.
 
-        After the first there are others only as long as there is time.
+        Those after the first are tried only while time is left.
         """
-        start = state.start
+        start, evaluator = state.start, self._evaluator
         for best in state.beam:
             if best is start or (best is not state.best and time.monotonic() >= ends):
                 break
@@ -360,8 +341,29 @@ class Tuner:
             final = evaluator.compared(start.built, best.built)
             if not isinstance(evaluator.verdict(final), Rejection):
                 return best, final
-        return start, _beside_itself(start)
+        return start, _itself(start)
 
 
-def _is_open(goal: Goal) -> bool:
-    return next(leaves(goal.impl), None) is not None
+def _any_of(items: Sequence[MenuItem]) -> MenuItem:
+    """Return the only item without a menu: any edit."""
+
+    def edits(candidate: TuningCandidate) -> Iterable[Schedule]:
+        return (edit for item in items if item.applies(candidate) for edit in item.edits(candidate))
+
+    return MenuItem(name="any", text="change anything", edits=edits)
+
+
+def tune(
+    what: str | os.PathLike[str] | Spec | Goal,
+    options: TuningOptions | None = None,
+    *,
+    target: str | Target | None = None,
+    profile: ProfileLike | None = None,
+    db: DatabaseLike = None,
+) -> TuningResult:
+    """Return the fastest program found by measuring edits of a schedule. It is stored in `db` as measured.
+
+    The first program is that of `compile` with `measured=False`. `what`, `target` and `profile` are those of
+    `morello.synthesize`. Raises what `compile` raises, and MorelloError for an unknown proposer.
+    """
+    return Tuner(goal_from(what, target, profile), options or TuningOptions(), database(db)).run()

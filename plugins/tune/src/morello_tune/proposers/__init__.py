@@ -1,18 +1,19 @@
-"""Proposers: what plans the edits that `morello tune` measures; see docs/tuning.md."""
+"""Proposers plan the edits that `morello tune` measures; see docs/tuning.md."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import attrs
 import pluggy
 
 from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.plugins.discovery import contributions
 from morello_tune.hooks import installed_plugins
-from morello_tune.interface import Proposer
+from morello_tune.interface import PlanRequest, Proposal, ProposalOutcome, Proposer, ProposerSession, TuningTask
 from morello_tune.proposers.command import COMMAND
-from morello_tune.proposers.ensemble import ensemble
 from morello_tune.proposers.evolution import EVOLUTION
 from morello_tune.proposers.kbest import KBEST
 from morello_tune.proposers.offline import OFFLINE
@@ -26,14 +27,14 @@ _ENSEMBLE, _MODEL = "ensemble:", "openai:"
 def proposers_for(target: str, plugins: pluggy.PluginManager | None = None) -> Mapping[str, Proposer]:
     """Return the proposers for a target by name: the standard ones, then those of plugins (default: installed).
 
-    Raises PluginError for a plugin whose proposer has a name that is taken, or is not a Proposer.
+    Raises PluginError if a proposer of a plugin is not a Proposer, or its name is taken.
     """
     own = {one.name: one for one in STANDARD}
     return {**own, **contributions(plugins or installed_plugins(), "morello_proposers", target, Proposer, own)}
 
 
 def proposer(name: str, target: str) -> Proposer:
-    """Return the proposer of a name, `ensemble:A,B` for several. Raises MorelloError for one that there is not."""
+    """Return the proposer of a name, `ensemble:A,B` for several. Raises MorelloError for an unknown one."""
     known = {**proposers_for(target)}
     names = name.removeprefix(_ENSEMBLE).split(",") if name.startswith(_ENSEMBLE) else [name]
     for one in names:
@@ -47,4 +48,36 @@ def proposer(name: str, target: str) -> Proposer:
     return known[name] if name in known else ensemble([known[one] for one in names])
 
 
-__all__ = ["COMMAND", "EVOLUTION", "KBEST", "OFFLINE", "STANDARD", "ensemble", "openai", "proposer", "proposers_for"]
+@attrs.define
+class Ensemble(ProposerSession):
+    """Divides requests between sessions in turns ([Hong2025] §3.4); every session gets all outcomes."""
+
+    sessions: Mapping[str, ProposerSession]
+    _next: int = attrs.field(default=0, init=False)
+
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
+        names = [*self.sessions]
+        whose = [names[(self._next + number) % len(names)] for number in range(len(requests))]
+        self._next += len(requests)
+        made = {
+            name: iter(session.propose([one for one, owner in zip(requests, whose, strict=True) if owner == name]))
+            for name, session in self.sessions.items()
+        }
+        return [next(made[name]) for name in whose]
+
+    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
+        for session in self.sessions.values():
+            session.learn(outcomes)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {name: facts for name, session in self.sessions.items() if (facts := session.facts())}
+
+
+def ensemble(proposers: Sequence[Proposer]) -> Proposer:
+    """Return the proposer that divides requests between others."""
+
+    def start(task: TuningTask) -> ProposerSession:
+        return Ensemble({one.name: one.start(task) for one in proposers})
+
+    names = ",".join(one.name for one in proposers)
+    return Proposer(name=f"ensemble:{names}", start=start, description=f"in turns {names}")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from subprocess import PIPE
 from typing import Any
 
 import attrs
@@ -17,9 +18,9 @@ from morello.errors import MorelloError
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
 from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
 
-#: The environment variable with the command, that with its seconds, and characters of an answer that are read.
+#: The environment variables with the command and its seconds; characters of answers, and of errors, that are read.
 VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
-_SECONDS, _LARGEST, _TOLD = 120.0, 1 << 20, 300
+_SECONDS, _LARGEST, _SHOWN = 120.0, 1 << 20, 300
 
 
 @attrs.define
@@ -44,42 +45,37 @@ class CommandModel(LanguageModel):
         if left <= 0:
             raise Unanswered("no time is left", "give a larger budget")
         self._runs += 1
-        prompt = "\n\n---\n\n".join([system, *texts])
+        name, prompt = f"`{shlex.join(self.command)}`", "\n\n---\n\n".join([system, *texts])
         try:
             process = self._process = subprocess.Popen(
-                [*self.command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+                [*self.command], stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
             )
         except OSError as error:
-            what = f"`{shlex.join(self.command)}` cannot be started: {error.strerror or error}"
-            raise MorelloError(what, f"set {VARIABLE} to another command") from error
+            rule = f"{name} cannot be started: {error.strerror or error}"
+            raise MorelloError(rule, f"set {VARIABLE} to another command") from error
         try:
-            # It may be stopped while the command starts, before `stop` knows what to end.
+            # The time is taken again: `stop` may be called while the command starts.
             out, err = process.communicate(prompt.encode(), max(0.0, self._left()))
         except subprocess.TimeoutExpired:
-            what = f"`{shlex.join(self.command)}` ran for {left:.3g} s"
-            raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
+            raise Unanswered(f"{name} ran for {left:.3g} s", f"give it more seconds with {TIMEOUT}") from None
         finally:
             self._process = None
             if process.poll() is None:
                 _end(process)
                 process.communicate()
         if process.returncode:
-            said = " ".join(err.decode("utf-8", "replace").split())[:_TOLD]
-            what = f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}"
-            raise Unanswered(what, "run it by hand with a prompt on its standard input")
+            text = " ".join(err.decode("utf-8", "replace").split())[:_SHOWN]
+            rule = f"{name} ended with exit code {process.returncode}: {text}"
+            raise Unanswered(rule, "run it by hand with a prompt on its standard input")
         return out[:_LARGEST].decode("utf-8", "replace")
 
     def _left(self) -> float:
-        """Return for how many seconds a command may run from now on."""
+        """Return the seconds that a command may run from now on."""
         return min(self.seconds, self.until - time.monotonic())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
+    """End a process and its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""kbest: the programs that cost least under the model, exactly, each with C of its own."""
+"""kbest: the exact k cheapest programs under the model, each with C of its own."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from morello.errors import MorelloError
 from morello.schedule import schedule_of
 from morello_tune.interface import PlanRequest, Proposal, Proposer, ProposerSession, TuningTask
 
-#: How many there are unless --top says otherwise, and the option that says it.
-TOP, OPTION = 20, "top"
-#: Programs that are looked at for each one whose C is new.
-_LOOKED_AT = 500
+#: Programs without `--top`, and programs examined at most for each one.
+TOP, _EXAMINED = 20, 500
 
 
 @attrs.define
 class KBest(ProposerSession):
-    """Proposes programs once, cheapest first, whatever is asked for: they need no beam."""
+    """Proposes all programs at the first request, cheapest first: they need no beam."""
 
     once: ClassVar[bool] = True
     task: TuningTask
     _done: bool = attrs.field(default=False, init=False)
-    _looked_at: int = attrs.field(default=0, init=False)
+    _examined: int = attrs.field(default=0, init=False)
 
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         made = [] if self._done else self._cheapest()
@@ -34,18 +32,18 @@ class KBest(ProposerSession):
         return [made, *([()] * (len(requests) - 1))]
 
     def facts(self) -> Mapping[str, Any]:
-        return {"programs looked at": self._looked_at}
+        return {"programs examined": self._examined}
 
     def _cheapest(self) -> list[Proposal]:
-        # Not before, as importing search takes long.
+        # Imported late: importing search takes long.
         from morello.search.kbest import cheapest
         from morello.search.session import SearchSession
 
-        start, top = self.task.start, int(self.task.options.get(OPTION) or TOP)
+        start, top = self.task.start, int(self.task.options.get("top") or TOP)
         search = SearchSession(start.target)
         seen: dict[str, Proposal] = {}
-        for one in islice(cheapest(search, start.spec, printed=True), _LOOKED_AT * top):
-            self._looked_at += 1
+        for one in islice(cheapest(search, start.spec, printed=True), _EXAMINED * top):
+            self._examined += 1
             key = program_key(one.impl, start.target)
             if key not in seen:
                 plan = f"number {len(seen) + 1} of the model: cost {one.cost:,}"

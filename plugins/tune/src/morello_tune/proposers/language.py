@@ -45,13 +45,13 @@ class LanguageModel(ABC):
         self.until = -math.inf
 
     def facts(self) -> Mapping[str, Any]:
-        """Return what was spent."""
+        """Return the usage so far."""
         return {}
 
 
 @attrs.define
 class LanguageSession(ProposerSession):
-    """Asks a model for plans, for edits by these plans, and once more for those that are refused."""
+    """Requests plans from a model, edits by these plans, and one repair of each that is refused."""
 
     task: TuningTask
     model: LanguageModel
@@ -66,14 +66,14 @@ class LanguageSession(ProposerSession):
             try:
                 planned = [pool.submit(self._plan, request) for request in requests]
                 plans = [result_of(one) for one in planned]
-                asked = [
+                futures = [
                     pool.submit(self._edit, request, item, plan)
                     for request, (item, plan, refused) in zip(requests, plans, strict=True)
                     for _ in range(0 if refused else request.implementations)
                 ]
-                edits = iter([result_of(one) for one in asked])
+                edits = iter([result_of(one) for one in futures])
             except BaseException:
-                # Above all for interrupts: otherwise the pool waits for requests under way.
+                # After an interrupt, the pool would wait for requests under way.
                 self.model.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -83,14 +83,14 @@ class LanguageSession(ProposerSession):
         for request, (item, plan, refused) in zip(requests, plans, strict=True):
             lost = Proposal(item=item.name if item else "", plan=plan, schedule=None, refused=refused, text=plan)
             made.append([lost] if refused else [next(edits) for _ in range(request.implementations)])
-        # What is spent is no proposal: without any, the search ends.
+        # A spent budget makes no proposals; without any, the search ends.
         return [[one for one in each if one.refused != _SPENT] for each in made]
 
     def facts(self) -> Mapping[str, Any]:
         return self.model.facts()
 
     def _plan(self, request: PlanRequest) -> tuple[MenuItem | None, str, str]:
-        """Return the planned item, the plan, and the reason if there is no item."""
+        """Return the planned item, the plan, and the reason for a missing item."""
         try:
             plan = self._ask([prompts.plan_prompt(self.task, request)])
         except Spent:
@@ -132,7 +132,7 @@ class LanguageSession(ProposerSession):
         except Unanswered:
             raise
         except MorelloError as error:
-            # A model that has answered is not given up for one failure: what was measured would be for nothing.
+            # A model that has answered may fail later; measurements must not be lost.
             if self._answers or self.task.late:
                 raise Unanswered(error.message, error.hint) from error
             raise

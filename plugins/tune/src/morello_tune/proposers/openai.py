@@ -21,8 +21,7 @@ import attrs
 from morello.errors import MorelloError
 from morello.paths import config_file
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
-from morello_tune.proposers.budget import TokenBudget, TokenCount
-from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
+from morello_tune.proposers.language import LanguageModel, LanguageSession, Spent, Unanswered
 
 #: The file in the folder of the user's configuration, and the prefix of environment variables, which have precedence.
 FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
@@ -30,29 +29,54 @@ FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
 _RETRIED, _LONGEST, _SHOWN = (408, 409, 425, 429, 500, 502, 503, 504, 529), 60.0, 300
 
 
+def _require(fulfilled: object, rule: str, remedy: str) -> None:
+    if not fulfilled:
+        raise MorelloError(rule, remedy)
+
+
+def _setting(default: Any, least: float = 0) -> Any:
+    def check(_: object, field: attrs.Attribute[Any], value: float) -> None:
+        _require(least <= value < math.inf, f"{field.name} of openai is {value}", f"it is finite, and at least {least}")
+
+    return attrs.field(default=default, validator=check)
+
+
 @attrs.frozen(kw_only=True)
 class OpenAISettings:
     """The endpoint, the rates of requests, and the budget: tokens in all, or money by prices per million tokens.
 
     `timeout` is in seconds for a whole request. At most `parallel` requests are under way, and `per_minute` begin in a
-    minute. A failed request is sent again up to `retries` times, after `backoff` seconds, then twice as many, and so
-    on, or when the endpoint's `Retry-After` says.
+    minute. A failed request is sent again up to `retries` times, after `backoff` seconds, doubled each time, or after
+    the endpoint's `Retry-After`. Raises MorelloError, without the key, for wrong values.
     """
 
     base_url: str = "https://api.openai.com/v1"
     model: str = ""
     key: str = attrs.field(default="", repr=False)
     temperature: float = 1.0
-    timeout: float = 120.0
-    parallel: int = 4
+    timeout: float = _setting(120.0, 1e-3)
+    parallel: int = _setting(4, 1)
     per_minute: float = 0.0
-    retries: int = 4
+    retries: int = _setting(4)
     backoff: float = 1.0
-    max_tokens: int = 0
-    tokens: int = 0
-    money: float = 0.0
-    price_in: float = 0.0
-    price_out: float = 0.0
+    max_tokens: int = _setting(0)
+    tokens: int = _setting(0)
+    money: float = _setting(0.0)
+    price_in: float = _setting(0.0)
+    price_out: float = _setting(0.0)
+
+    def __attrs_post_init__(self) -> None:
+        file, priced = config_file().with_name(FILE), self.price_in or self.price_out
+        rule = "the proposer openai needs the name of a model"
+        _require(self.model, rule, f"set {PREFIX}MODEL, or model in {file}, or write openai:NAME")
+        http = self.base_url.startswith(("http://", "https://"))
+        _require(http, f"base_url is {self.base_url!r}", "it begins with http:// or https://")
+        rule = "the key of openai has characters that no header may have"
+        _require(self.key.isprintable() and self.key.isascii(), rule, "set it again")
+        rule = "a limit of money needs prices"
+        _require(priced or not self.money, rule, "set price_in and price_out, per million tokens")
+        rule = "a limit of tokens or money needs max_tokens: an answer is not limited otherwise"
+        _require(self.max_tokens or not (self.money or self.tokens), rule, "set max_tokens in the settings of openai")
 
 
 def settings(model: str = "") -> OpenAISettings:
@@ -60,22 +84,17 @@ def settings(model: str = "") -> OpenAISettings:
     path = config_file().with_name(FILE)
     given: dict[str, Any] = {}
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+        with suppress(FileNotFoundError, NotADirectoryError):
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise MorelloError(
-            f"cannot read {path}: {type(error).__name__}", "it is TOML, such as model = 'NAME'"
-        ) from None
+        rule = f"cannot read {path}: {type(error).__name__}"
+        raise MorelloError(rule, "it is TOML, such as model = 'NAME'") from None
     kinds = {field.name: type(field.default) for field in attrs.fields(OpenAISettings)}
-    for name in kinds:
-        if value := os.environ.get(f"{PREFIX}{name.upper()}"):
-            given[name] = value
+    given |= {name: value for name in kinds if (value := os.environ.get(f"{PREFIX}{name.upper()}"))}
     for name, variable in (("key", "OPENAI_API_KEY"), ("base_url", "OPENAI_BASE_URL")):
-        if name not in given and (value := os.environ.get(variable)):
-            given[name] = value
-    if model:
-        given["model"] = model
+        if value := os.environ.get(variable):
+            given.setdefault(name, value)
+    given |= {"model": model} if model else {}
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in kinds:
@@ -84,35 +103,65 @@ def settings(model: str = "") -> OpenAISettings:
             found[name] = kinds[name](value)
         except (TypeError, ValueError):
             shown = "" if name == "key" else f", not {value!r}"
-            raise MorelloError(
-                f"the setting {name} of openai is a {kinds[name].__name__}{shown}", f"see {path}"
-            ) from None
-    return _checked(OpenAISettings(**found))
+            rule = f"the setting {name} of openai is a {kinds[name].__name__}{shown}"
+            raise MorelloError(rule, f"see {path}") from None
+    return OpenAISettings(**found)
 
 
-def _checked(made: OpenAISettings) -> OpenAISettings:
-    if not made.model:
-        what = "the proposer openai needs the name of a model"
-        raise MorelloError(
-            what, f"set {PREFIX}MODEL, or model in {config_file().with_name(FILE)}, or write openai:NAME"
-        )
-    if not made.base_url.startswith(("http://", "https://")):
-        raise MorelloError(f"base_url is {made.base_url!r}", "it begins with http:// or https://")
-    if made.parallel < 1 or made.retries < 0 or not 0 < made.timeout < math.inf:
-        raise MorelloError(
-            "openai needs parallel of at least 1, retries of at least 0, and some timeout", "correct its settings"
-        )
-    for name in ("max_tokens", "tokens", "money", "price_in", "price_out"):
-        if not 0 <= getattr(made, name) < math.inf:
-            raise MorelloError(f"{name} of openai is {getattr(made, name)}", "it is a number, and not negative")
-    if any(not one.isprintable() or not one.isascii() for one in made.key):
-        raise MorelloError("the key of openai has characters that no header may have", "set it again")
-    if made.money and not (made.price_in or made.price_out):
-        raise MorelloError("a limit of money needs prices", "set price_in and price_out, per million tokens")
-    if (made.tokens or made.money) and not made.max_tokens:
-        what = "a limit of tokens or money needs max_tokens: an answer is not limited otherwise"
-        raise MorelloError(what, "set max_tokens in the settings of openai")
-    return made
+@attrs.frozen
+class TokenCount:
+    """The tokens of a request: those of the prompt, and those of the answer."""
+
+    prompt: int = 0
+    answer: int = 0
+
+    def __add__(self, other: TokenCount) -> TokenCount:
+        return TokenCount(self.prompt + other.prompt, self.answer + other.answer)
+
+
+@attrs.define
+class TokenBudget:
+    """Counts usage. A request begins only if it and those under way fit the budget at their maximum usage.
+
+    So the budget is exact if the endpoint respects `max_tokens`.
+    """
+
+    settings: OpenAISettings
+    spent: TokenCount = attrs.field(default=TokenCount(), init=False)
+    _under_way: Counter[TokenCount] = attrs.field(factory=Counter[TokenCount], init=False)
+    _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+
+    def most(self, body: bytes) -> TokenCount:
+        """Return the maximum usage of a request: a token has at least one byte. It is zero without a limit."""
+        limited = self.settings.tokens or self.settings.money
+        return TokenCount(len(body), self.settings.max_tokens) if limited else TokenCount()
+
+    def money(self, tokens: TokenCount) -> float:
+        """Return the price of tokens."""
+        return (tokens.prompt * self.settings.price_in + tokens.answer * self.settings.price_out) / 1e6
+
+    def reserve(self, most: TokenCount) -> None:
+        """Reserve the maximum usage of a request when it is available. Raises Spent if it never will be."""
+        with self._changed:
+            while not self._affords(most):
+                if not self._under_way.total():
+                    need = f"a request may need {most.prompt + most.answer:,} tokens, more than are left"
+                    remedy = "raise tokens or money in the settings of openai, or lower max_tokens"
+                    raise Spent(f"the budget of tokens or money is spent: {need}", remedy)
+                self._changed.wait()
+            self._under_way[most] += 1
+
+    def settle(self, most: TokenCount, used: TokenCount) -> None:
+        """Replace the reservation of a request by its actual usage."""
+        with self._changed:
+            self._under_way[most] -= 1
+            self.spent += used
+            self._changed.notify_all()
+
+    def _affords(self, most: TokenCount) -> bool:
+        total = sum(self._under_way.elements(), self.spent + most)
+        within = not self.settings.tokens or total.prompt + total.answer <= self.settings.tokens
+        return within and (not self.settings.money or self.money(total) <= self.settings.money)
 
 
 @attrs.define
@@ -127,9 +176,7 @@ class OpenAIModel(LanguageModel):
     _tasks: set[asyncio.Task[str]] = attrs.field(factory=set[asyncio.Task[str]], init=False)
 
     def __attrs_post_init__(self) -> None:
-        made = self.settings
-        self.parallel = made.parallel
-        self._budget = TokenBudget(made.tokens, made.money, made.max_tokens, made.price_in, made.price_out)
+        self.parallel, self._budget = self.settings.parallel, TokenBudget(self.settings)
 
     def stop(self) -> None:
         super().stop()
@@ -139,19 +186,16 @@ class OpenAIModel(LanguageModel):
                     task.get_loop().call_soon_threadsafe(task.cancel)
 
     def facts(self) -> Mapping[str, Any]:
-        spent = self._budget.spent
-        counts = {name: self._counts[name] for name in ("requests", "retries")}
-        money = round(self._budget.money(spent), 6)
-        return {**counts, "tokens in": spent.prompt, "tokens out": spent.answer, "money": money}
+        spent, counts = self._budget.spent, {name: self._counts[name] for name in ("requests", "retries")}
+        tokens = {"tokens in": spent.prompt, "tokens out": spent.answer}
+        return {**counts, **tokens, "money": round(self._budget.money(spent), 6)}
 
     def answer(self, system: str, texts: Sequence[str]) -> str:
         roles = ("user", "assistant")
         messages = [{"role": "system", "content": system}]
         messages += [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
-        body: dict[str, Any] = {"model": self.settings.model, "messages": messages}
-        body["temperature"] = self.settings.temperature
-        if self.settings.max_tokens:
-            body["max_tokens"] = self.settings.max_tokens
+        body = {"model": self.settings.model, "messages": messages, "temperature": self.settings.temperature}
+        body |= {"max_tokens": self.settings.max_tokens} if self.settings.max_tokens else {}
 
         async def run() -> str:
             task = asyncio.create_task(self._answer(body))
@@ -245,12 +289,12 @@ def _content(response: Any, most: TokenCount) -> tuple[str, TokenCount]:
         text, usage = response.choices[0].message.content, response.usage
         used = TokenCount(usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else most
     except (AttributeError, IndexError, TypeError):
-        raise Unanswered("the endpoint's answer is no chat completion", "check base_url") from None
+        raise Unanswered("the endpoint's answer is not a chat completion", "check base_url") from None
     return text if isinstance(text, str) else "", used
 
 
 def _retry_after(value: str | None, otherwise: float) -> float:
-    """Return the seconds that a header `Retry-After` asks for, as a number or a date."""
+    """Return the seconds of a header `Retry-After`, a number or a date."""
     try:
         return max(0.0, float(value or otherwise))
     except ValueError:

@@ -113,7 +113,7 @@ def feedback_text(feedback: Feedback, candidate: TuningCandidate) -> str:
     )
     return (
         f"{value}{peak}\nheld at most: {held or memory(dict(feedback.holds))}\n"
-        f"cost {cost_words(feedback.cost, target)}, of which {shares}"
+        f"cost {cost_words(feedback.cost, target)}; shares: {shares}"
     )
 
 
