@@ -34,7 +34,7 @@ def files() -> list[Path]:
 
 
 def name_of(node: ast.AST) -> str:
-    return ast.unparse(node).split(".")[-1]
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def errors(trees: list[ast.Module]) -> set[str]:
@@ -51,7 +51,8 @@ def position(call: ast.Call, kinds: set[str]) -> int | None:
     name = name_of(call.func)
     if name in kinds:
         return 0
-    return 1 if name == "require" or ast.unparse(call.func).endswith("source.error") else None
+    of_source = name == "error" and isinstance(call.func, ast.Attribute) and name_of(call.func.value) == "source"
+    return 1 if name == "require" or of_source else None
 
 
 def is_hint(node: ast.AST) -> bool:

@@ -128,16 +128,18 @@ def test_inputs_whose_strides_are_free_are_repeated_along_first_dimensions(make:
 
 
 @pytest.mark.parametrize("kind", [F32, (F32, col_major(3)), (F32, STRIPS)], ids=["rows", "columns", "strips"])
-@pytest.mark.parametrize("shape", [(2, 4, 3), (24,), (2, 3, 4), (4, 6), (2, 12), (1, 2, 4, 3)])
-def test_the_hint_of_a_shape_leads_to_a_call_that_works(make: Make, kind: Any, shape: tuple[int, ...]) -> None:
-    kernel, array = make("Move", (2, 4, 3), [kind, F32]), np.arange(24, dtype=np.float32).reshape(shape)
-    expected = np.arange(24).reshape(shape)
-    if kind != F32 or shape not in ((2, 4, 3), (1, 2, 4, 3)):
-        with pytest.raises(ArgumentError) as caught:
-            kernel(array)
-        remedy = (caught.value.hint or "").split(": ")[1]
-        array = eval(remedy, {"morello": morello, "array": array, "kernel": kernel})
-    assert np.array_equal(kernel(array).ravel(), (expected.swapaxes(1, 2) if shape == (2, 3, 4) else expected).ravel())
+def test_the_hint_of_a_shape_leads_to_a_call_that_works(make: Make, kind: Any) -> None:
+    kernel = make("Move", (2, 4, 3), [kind, F32])
+    for shape in ((2, 4, 3), (24,), (2, 3, 4), (4, 6), (2, 12), (1, 2, 4, 3)):
+        expected = np.arange(24).reshape(shape)
+        array = expected.astype(np.float32)
+        if kind != F32 or shape not in ((2, 4, 3), (1, 2, 4, 3)):
+            with pytest.raises(ArgumentError) as caught:
+                kernel(array)
+            remedy = (caught.value.hint or "").split(": ")[1]
+            array = eval(remedy, {"morello": morello, "array": array, "kernel": kernel})
+        result = expected.swapaxes(1, 2) if shape == (2, 3, 4) else expected
+        assert np.array_equal(kernel(array).ravel(), result.ravel()), shape
 
 
 def test_hints_for_other_sizes_and_outputs(make: Make) -> None:
