@@ -1,4 +1,4 @@
-"""Makes Ctrl-C end the program in a word wherever nothing better is said of it, such as while modules are imported."""
+"""Handle Ctrl-C: end the program with a short message where no command handles it, such as during imports."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:  # `guard` comes before anything that takes long to import
+if TYPE_CHECKING:  # `guard` must run before slow imports
     from concurrent.futures import Future
 
 T = TypeVar("T")
 
-#: What shells report of a program that Ctrl-C ended.
+#: The exit status of a program that Ctrl-C ended.
 INTERRUPTED = 130
-#: Seconds until Ctrl-C is heard of at the latest.
+#: The longest delay of Ctrl-C in seconds.
 _TURN = 0.2
 
 
 def guard() -> None:
-    """From now on, end the program at once when Ctrl-C is pressed, unless Ctrl-C is ignored or handled already."""
+    """Make Ctrl-C end the program at once, unless it is ignored or handled already."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Within a program that is guarded, let Ctrl-C raise KeyboardInterrupt for the time of a block that catches it."""
+    """Let Ctrl-C raise KeyboardInterrupt within a block, after `guard`."""
     guarded = signal.getsignal(signal.SIGINT) is _end
     if guarded:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,8 +41,8 @@ def raised() -> Iterator[None]:
 def result_of(future: Future[T]) -> T:
     """Return a future's result, or raise its error; Ctrl-C ends the wait.
 
-    Python hears of a signal that comes as a wait begins, or to another thread, only once the wait ends: so it waits in
-    short turns.
+    It waits in short turns: Python handles a signal that arrives just before a wait, or in another thread, only after
+    the wait.
     """
     while not future.done():
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Shows how work comes along: on stderr, and in the cells of notebooks."""
+"""Display the progress of searches and other long work on stderr and in notebooks."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
 
-#: Seconds between two lines where stderr is no terminal, and between two updates where it is one.
+#: Seconds between lines if stderr is not a terminal, and between updates of a live line.
 LINE_SECONDS = 10.0
 UPDATE_SECONDS = 0.2
-#: Columns of a line, beside the spinner.
+#: Columns of a line, without the spinner.
 WIDTH = 58
 _UNITS = "", "k", "M", "G", "T", "P", "E"
 
-#: Who hears of progress: a function, nobody (False), or who looks at the terminal or notebook, if there is one (None).
+#: A function to call with progress, False for none, or None for a display on a terminal or in a notebook.
 Listener: TypeAlias = Callable[[Progress], None] | Literal[False] | None
 
 
 def without_escapes() -> bool:
-    """Tell if the user wants no escape sequences: NO_COLOR is set, or the terminal is a dumb one."""
+    """Return whether to print no escape sequences: NO_COLOR is set, or TERM is `dumb`."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def _screen() -> Console:
-    # Where all is done at once there is nothing to show, and no need to import what shows it.
+    # rich is slow to import, and short work shows nothing.
     from rich.console import Console
 
     return Console(stderr=True, markup=False, highlight=False)
 
 
 def _is_live(screen: Console) -> bool:
-    # In notebooks rich needs widgets, and without them warns at each update.
+    # In notebooks, rich needs widgets, and warns at each update without them.
     return screen.is_terminal or (screen.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 def _may_be_live() -> bool:
-    """Tell if somebody may be looking, which only rich knows: False where stderr is a pipe or file like others."""
+    """Return whether a live display is possible, without importing rich: False for an ordinary pipe or file."""
     asked = any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"))
     return asked or "IPython" in sys.modules or sys.stderr.isatty()
 
 
 class Display(ABC):
-    """While open, shows what `describe` says: a live line on a terminal, else a plain line now and then.
+    """Show the text of `describe` while open: as a live line on a terminal, else as a plain line every 10 s.
 
-    It does so from a thread of its own, as much of the work tells nothing for seconds. Ctrl-C leaves with what
-    `interrupted` says.
+    A thread updates it, because the work may report nothing for seconds. Ctrl-C raises KeyboardInterrupt with the text
+    of `interrupted`.
     """
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._stopped: float | None = None
         self._bar: Bar | None = None
-        #: Whether it is seen on a terminal or in a notebook; None: nobody has looked yet.
+        #: Whether the display is a live line; None if not determined yet.
         self._live: bool | None = None if _may_be_live() else False
         self._task = None
         self._due = self._started + (LINE_SECONDS if self._live is False else UPDATE_SECONDS)
@@ -76,16 +76,16 @@ class Display(ABC):
 
     @property
     def seconds(self) -> float:
-        """Return the seconds that it has been open."""
+        """Return the seconds since the start, until the display was closed."""
         return (self._stopped or time.monotonic()) - self._started
 
     @abstractmethod
     def describe(self) -> str:
-        """Return what to show now. Called by another thread."""
+        """Return the text to show. Called by the display's thread."""
 
     @abstractmethod
     def interrupted(self, error: KeyboardInterrupt) -> str:
-        """Return what to say when Ctrl-C has ended it."""
+        """Return the message after Ctrl-C."""
 
     def _tick(self) -> None:
         while not self._ended.wait(UPDATE_SECONDS):
@@ -94,7 +94,7 @@ class Display(ABC):
 
     def _show(self) -> None:
         if self._live is None:
-            self._look()
+            self._open_bar()
         if self._bar and self._task is not None:
             self._bar.start()
             self._bar.update(self._task, description=self.describe(), refresh=True)
@@ -102,8 +102,8 @@ class Display(ABC):
             self._due = time.monotonic() + LINE_SECONDS
             click.echo(self.describe(), err=True)
 
-    def _look(self) -> None:
-        """See where it is shown: only now, as most work ends before there is anything to show."""
+    def _open_bar(self) -> None:
+        """Create the live line on a terminal. Deferred to the first update: most work ends before."""
         from rich.progress import Progress as Bar
         from rich.progress import SpinnerColumn, TextColumn
 
@@ -111,7 +111,7 @@ class Display(ABC):
         self._live = _is_live(screen) and not without_escapes()
         if self._live:
             columns = (SpinnerColumn(), TextColumn("{task.description}"))
-            # Standard output is none of its business.
+            # Standard output is not redirected: commands print results there.
             self._bar = Bar(*columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False)
             self._task = self._bar.add_task("", total=None)
         else:
@@ -134,7 +134,7 @@ class Display(ABC):
 
 
 class Spinner(Display):
-    """Work that tells nothing of itself, such as `building matmul`; `ended` is what Ctrl-C interrupts, in words."""
+    """Show work without progress reports, such as `building matmul`. `ended` names it in the message of Ctrl-C."""
 
     def __init__(self, what: str, ended: str = ""):
         super().__init__()
@@ -149,9 +149,10 @@ class Spinner(Display):
 
 
 class SearchDisplay(Display):
-    """Called with search's progress. Ctrl-C leaves with a message that says how far it came.
+    """Show a search; call it with the search's progress.
 
-    `before` are the Specs that the same search solved earlier; what is solved is kept in `kept`, if there is one.
+    `before` is the number of Specs that the same session solved earlier. `kept` is the database that stores results,
+    None without one. The message of Ctrl-C names both.
     """
 
     def __init__(self, name: str, before: int, kept: Path | None = None):
@@ -179,9 +180,10 @@ class SearchDisplay(Display):
 def subscribe(
     listener: Listener, name: str, before: int, kept: Path | None
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """Yield what search is to call: the listener, or a `SearchDisplay` if someone may be looking at stderr.
+    """Yield the function that search calls with progress; None for none.
 
-    That is so on a terminal and in a notebook; elsewhere it is None, as programs may do with stderr as they like.
+    It is `listener` if that is a function, and by default a `SearchDisplay` on a terminal and in a notebook. Elsewhere
+    nothing is printed: stderr belongs to the program that uses Morello.
     """
     if listener is not None:
         yield listener or None
@@ -193,10 +195,10 @@ def subscribe(
         yield display
 
 
-def line(what: str, name: str, seconds: float, told: Sequence[str]) -> str:
-    """Return phase, name, time and what is told in one narrow line: of that as much as fits, and of the name."""
-    parts = [f"{seconds:,.0f} s", *told]
-    # A name is left eight letters, and more only where nothing else wants the room.
+def line(what: str, name: str, seconds: float, facts: Sequence[str]) -> str:
+    """Return phase, name, time and the first facts in at most WIDTH columns; long names are cut."""
+    parts = [f"{seconds:,.0f} s", *facts]
+    # Names keep eight letters, and more only if all facts fit.
     while len(parts) > 1 and len(f"{what} {name[:8]}, {', '.join(parts)}") > WIDTH:
         parts.pop()
     rest = ", ".join(parts)
@@ -205,7 +207,7 @@ def line(what: str, name: str, seconds: float, told: Sequence[str]) -> str:
 
 
 def facts(progress: Progress, solved: int) -> list[str]:
-    """Return how far search is, what matters most first. The time left cannot be told: nobody knows what is left."""
+    """Return the bounds of the cost and the number of solved Specs, most important first. The time left is unknown."""
     parts: list[str] = []
     if progress.high is not None and progress.low <= 1:
         parts.append(f"cost at most {short(progress.high)}")
@@ -218,7 +220,7 @@ def facts(progress: Progress, solved: int) -> list[str]:
 
 
 def short(number: int) -> str:
-    """Return a number in a few letters: 92.11M."""
+    """Return a number with a unit prefix, such as 92.11M."""
     if number < 10_000:
         return f"{number:,}"
     power = min((len(str(number)) - 1) // 3, len(_UNITS) - 1)
@@ -226,7 +228,7 @@ def short(number: int) -> str:
 
 
 def kept_in(path: Path | None, interrupt: KeyboardInterrupt) -> str:
-    """Return what is left after Ctrl-C, as the end of a sentence."""
+    """Return the end of the message of Ctrl-C: whether results are stored in the database at `path`."""
     if path is None:
         return ""
     if isinstance(interrupt.__context__, KeyboardInterrupt):

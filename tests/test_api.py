@@ -92,7 +92,9 @@ def test_calls_with_one_path_share_what_was_searched(tmp_path: Path) -> None:
     assert set(goal.searches._found) == {store}
 
 
-@pytest.mark.parametrize(("given", "message"), [(True, "not a database"), (7, "no database"), (".", "unable to open")])
+@pytest.mark.parametrize(
+    ("given", "message"), [(True, "not a database"), (7, "not a database"), (".", "unable to open")]
+)
 def test_what_is_no_database(given: object, message: str) -> None:
     with pytest.raises(MorelloError, match=message):
         morello.compile(SPEC, target="x86_avx2", db=given)  # pyright: ignore[reportArgumentType]

@@ -265,7 +265,7 @@ class Goal:
             except NoImplementation:
                 if not self.searches.used_database(db):
                     raise
-            # The database may be wrong: search without it before reporting that there is no program.
+            # The database may be wrong: search without it before reporting failure.
             with self.searches.using(None, progress) as search:
                 return search_for(search, spec)
 

@@ -183,7 +183,7 @@ class Kernel:
 
     @property
     def compiler(self) -> Compiler:
-        """Return the C compiler that builds it. Raises ToolchainError if there is none."""
+        """Return the C compiler that builds it. Raises ToolchainError without one."""
         return self.function.compiler
 
     @property

@@ -83,8 +83,8 @@ def synthesize(
 
     With a `budget`, return the best program found; `Goal.low` is the proven lower bound. `what` may be the text of a
     Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile` is that of `parse`, `db`
-    and `progress` are those of `Goal.synthesize`. Raises NoImplementation if there is no program, and what `parse`
-    raises.
+    and `progress` are those of `Goal.synthesize`. Raises NoImplementation without a program, and the errors of
+    `parse`.
     """
     return goal_from(what, target, profile).synthesize(db, progress, budget).impl
 
@@ -144,4 +144,4 @@ def _is_single(text: str, has_target: bool) -> bool:
 def _check_no_path(text: str) -> None:
     """Raise MorelloError for the name of a file where its text is expected."""
     if "\n" not in text and (text.endswith(".spec") or os.path.isfile(text)):
-        raise MorelloError(f"{text!r} is no Spec, but the name of a file", f"pass its Path: pathlib.Path({text!r})")
+        raise MorelloError(f"{text!r} is the name of a file, not a Spec", f"pass its Path: pathlib.Path({text!r})")

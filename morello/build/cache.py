@@ -98,7 +98,7 @@ def size_limit() -> int:
             raise ToolchainError(f"{place} cannot be read: {error.strerror or error}", hint) from error
     size = parse_size(text)
     if size is None:
-        raise ToolchainError(f"{place} is {text[:80]!r}, which is no size", hint)
+        raise ToolchainError(f"{place} is {text[:80]!r}, which is not a size", hint)
     return size
 
 

@@ -70,7 +70,7 @@ def timeout_seconds() -> float:
         return seconds
     fault = f"more than {_LONGEST_TIMEOUT:,.0f}" if seconds > 0 else "not more than 0"
     raise ToolchainError(
-        f"MORELLO_CC_TIMEOUT is {text!r}, which is {'no number' if math.isnan(seconds) else fault}",
+        f"MORELLO_CC_TIMEOUT is {text!r}, which is {'not a number' if math.isnan(seconds) else fault}",
         "set it to the seconds that a compiler may take, such as 300",
     )
 
@@ -130,7 +130,7 @@ def _requested(command: str, origin: str) -> Compiler:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ToolchainError(f"{origin} is {command!r}, which is no command: {error}", hint) from error
+        raise ToolchainError(f"{origin} is {command!r}, which is not a command: {error}", hint) from error
     if not words:
         raise ToolchainError(f"{origin} is empty", hint)
     path = shutil.which(words[0])

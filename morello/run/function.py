@@ -70,7 +70,7 @@ class NativeFunction:
 
     @cached_property
     def compiler(self) -> Compiler:
-        """Return the C compiler that builds it. Raises ToolchainError if there is none."""
+        """Return the C compiler that builds it. Raises ToolchainError without one."""
         return self._compiler if isinstance(self._compiler, Compiler) else find_compiler(self._compiler)
 
     @property

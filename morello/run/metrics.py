@@ -80,7 +80,9 @@ def _measured(function: NativeFunction, metric: Metric, kernel: Any) -> float:
         what = f"{head}: its `measure` failed: {type(error).__name__}: {error}"
         raise PluginError(what, remedy(plugin), plugin) from error
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PluginError(f"{head}: its `measure` gives {value!r}, which is no finite number", remedy(plugin), plugin)
+        raise PluginError(
+            f"{head}: its `measure` gives {value!r}, which is not a finite number", remedy(plugin), plugin
+        )
     return value
 
 

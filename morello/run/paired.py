@@ -15,7 +15,7 @@ import attrs
 from morello.run.function import NativeFunction
 from morello.run.timing import FunctionTimer, random_operands
 
-#: Rounds, each of which times both functions: the default, and the most if the result is unclear.
+#: Rounds; each times both functions: the default, and the most if the result is unclear.
 ROUNDS, MOST_ROUNDS = 15, 63
 #: The probability that the median of ratios lies outside the reported interval.
 _DOUBT = 0.01

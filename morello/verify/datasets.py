@@ -13,7 +13,7 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operation
 from morello.run.arrays import convert, random_values
 
-#: Special values per operand, each of which affects rows of the result.
+#: Special values per operand; each affects rows of the result.
 _FEW = 3
 #: About the number of nonzero terms of a sum in sparse data: bf16 holds integers up to 2^8 exactly.
 _TERMS = 32

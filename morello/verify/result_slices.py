@@ -1,4 +1,4 @@
-"""Slices of a Spec's result, of which a data set checks one if checking all of it would take long."""
+"""Slices of a Spec's result. A data set checks one slice if the whole result would take long."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_limit(cli, cache, refused):
     assert "MORELLO_CACHE_LIMIT is set" in over.stderr
     assert "of at most 2,097,152\n" in cli("cache", "limit", **own).stdout
     refused(cli("cache", "limit", "much", **own), "'much' is not a size", code=2)
-    refused(cli("cache", **own, MORELLO_CACHE_LIMIT="much"), "MORELLO_CACHE_LIMIT is 'much', which is no size")
+    refused(cli("cache", **own, MORELLO_CACHE_LIMIT="much"), "MORELLO_CACHE_LIMIT is 'much', which is not a size")
     refused(cli("cache", "--json", "clear", **own), "--json is for `morello cache`", code=2)
     assert (
         "of at most 1,073,741,824\n"

@@ -108,7 +108,7 @@ def test_attention(runs: None) -> None:
         (lambda x: ANY.conv2d(x[None, None], x[None, None], groups=2), "1 channels of x"),
         (lambda x: ANY.attention(x, x, x[:1]), "with one batch for all"),
         (lambda x: ANY.attention(x, x, x, scale="d"), "scale is 'd'"),
-        (lambda x: ANY.attention(*[x[None, None].repeat(3, 0).repeat(2, 1)[:, :, ::2][::-1]] * 3), "no one stride"),
+        (lambda x: ANY.attention(*[x[None, None].repeat(3, 0).repeat(2, 1)[:, :, ::2][::-1]] * 3), "no single stride"),
     ],
 )
 def test_what_does_not_fit_is_told(call: Any, message: str) -> None:

@@ -260,7 +260,7 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch, text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["much", "-1", "1.5GiB", "1e9", "1 Gb", "1kB", "GiB", "٣", "1" * 5000, " "])
 def test_sizes_that_are_none(cache: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("MORELLO_CACHE_LIMIT", text)
-    with pytest.raises(ToolchainError, match=r"MORELLO_CACHE_LIMIT is .*which is no size") as caught:
+    with pytest.raises(ToolchainError, match=r"MORELLO_CACHE_LIMIT is .*which is not a size") as caught:
         build(ONE, (), find_compiler())
     assert "500MiB" in str(caught.value)
 
@@ -277,7 +277,7 @@ def test_a_limit_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert size_limit() == 7000
     monkeypatch.delenv("MORELLO_CACHE_LIMIT")
     (cache / "limit").write_text("much\n")
-    with pytest.raises(ToolchainError, match=r"limit is 'much', which is no size(?s:.*)morello cache limit SIZE"):
+    with pytest.raises(ToolchainError, match=r"limit is 'much', which is not a size(?s:.*)morello cache limit SIZE"):
         build(ONE, (), compiler)
 
 

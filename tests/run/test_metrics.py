@@ -77,7 +77,7 @@ def test_a_function_that_is_not_there_is_named() -> None:
     ("measure", "words"),
     [
         (lambda kernel: 1 / 0, "its `measure` failed: ZeroDivisionError"),
-        (lambda kernel: "hot", "its `measure` gives 'hot', which is no finite number"),
+        (lambda kernel: "hot", "its `measure` gives 'hot', which is not a finite number"),
         (lambda kernel: float("nan"), "gives nan"),
     ],
 )

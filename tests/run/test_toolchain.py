@@ -97,7 +97,7 @@ def test_one_asked_for_that_is_missing(origin: str, monkeypatch: pytest.MonkeyPa
         find_compiler(command if origin == "--cc" else None)
 
 
-@pytest.mark.parametrize(("command", "fault"), [("'", "is no command"), (" ", "is empty")])
+@pytest.mark.parametrize(("command", "fault"), [("'", "is not a command"), (" ", "is empty")])
 def test_one_asked_for_that_is_no_command(command: str, fault: str) -> None:
     with pytest.raises(ToolchainError, match=fault):
         find_compiler(command)
@@ -164,8 +164,8 @@ def _runs(process: int) -> bool:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("soon", "no number"),
-        ("nan", "no number"),
+        ("soon", "not a number"),
+        ("nan", "not a number"),
         ("0", "not more than 0"),
         ("-1", "not more than 0"),
         ("-inf", "not more than 0"),

@@ -1,4 +1,4 @@
-"""Operations of neural networks on the arrays as they lie. Axes that one stride leads through are one dimension."""
+"""Plans of neural networks' operations. Adjacent axes that one stride steps through become one dimension."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from morello.ir.ops.unary import Gelu, Scale
 
 
 def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
-    """Return the plan of `softmax`. Raises ArgumentError for an axis that there is not."""
+    """Return the plan of `softmax`. Raises ArgumentError for an axis out of range."""
     x = ArrayView.of(arrays[0], "softmax: x")
     if not isinstance(axis, Integral) or not -len(x.shape) <= axis < len(x.shape):
         raise ArgumentError(
@@ -36,7 +36,7 @@ def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
 
 
 def plan_gelu(form: Literal["erf", "tanh"], arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
-    """Return the plan of `gelu`. Raises ArgumentError for another form."""
+    """Return the plan of `gelu`. Raises ArgumentError for an unknown form."""
     if form not in ("erf", "tanh"):
         raise ArgumentError(f"gelu: form is {form!r}", "it is 'erf' or 'tanh'")
     x = ArrayView.of(arrays[0], "gelu: x")
@@ -62,7 +62,7 @@ def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | 
     groups = merged([x, y], lambda one: one == last)
     groups = groups if len(groups) > 1 else [[], *groups]
     src, made = x.grouped(groups), y.grouped(groups)
-    # Vectors lack the first dimensions, and may in a call.
+    # Calls accept vectors without the leading dimensions of size 1.
     rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=()) for one in others]
     inputs = (src, *rows)
     norm = attrs.evolve(NORMS["LayerNorm"], eps=float(eps))
@@ -88,15 +88,15 @@ def plan_conv2d(
     if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
         raise ArgumentError(
             f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
-            "channels are groups times those of a filter, and filters a multiple of groups",
+            "x needs groups times the channels of a filter, and the number of filters must be a multiple of groups",
         )
     reach = [each * (length - 1) + 1 for each, length in zip(dilations, size, strict=True)]
     sizes = [(n + 2 * pad - r) // step + 1 for n, pad, r, step in zip(image, pads, reach, strides, strict=True)]
     if min(sizes) < 1:
         raise ArgumentError(
-            f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pad it"
+            f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pass a larger padding"
         )
-    # Frameworks leave over the last rows and columns that no filter reaches.
+    # As in other frameworks, the last rows and columns that no filter reaches are ignored.
     ends = [step * (n - 1) + r - pad for step, n, r, pad in zip(strides, sizes, reach, pads, strict=True)]
     x = x.parted((slice(None), slice(None), *(slice(min(end, n)) for end, n in zip(ends, image, strict=True))))
     after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
@@ -127,10 +127,10 @@ def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.nd
     for one, name in zip((*seen, y), ("q", "k", "v", "out"), strict=True):
         if not one.joins(batch):
             raise ArgumentError(
-                f"attention: the batch of {name} has shape {q[:-2]}, and no one stride leads through it",
+                f"attention: the batch of {name} has shape {q[:-2]}, and no single stride steps through it",
                 f"pass a copy of {name}: numpy.ascontiguousarray(...)" if name != "out" else "leave out `out`",
             )
-        # The right one of a product is n×d: k is taken for its transpose.
+        # The right operand of the product is d×n, the transpose of k.
         order = (*batch, *(reversed(last) if name == "k" else last))
         operands.append(one.ordered(order).grouped([batch, [last[0]], [last[1]]]))
     *inputs, made = operands
@@ -150,7 +150,7 @@ def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.nd
 
 
 def _pair(name: str, given: object, least: int) -> tuple[int, int]:
-    """Return a parameter for rows and columns. Raises ArgumentError for what is none."""
+    """Return a parameter as a pair for rows and columns. Raises ArgumentError for other values."""
     pair = given if isinstance(given, tuple) else (given, given)
     found = tuple(int(one) for one in pair if isinstance(one, Integral))
     if len(pair) != 2 or len(found) != 2 or min(found) < least:

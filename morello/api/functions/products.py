@@ -1,7 +1,8 @@
-"""Expressions of einsum as products of matrices, of the arrays as they lie.
+"""Plans of einsum: expressions of two arrays as products of matrices, without copies.
 
-Letters of both operands and the result are a batch, others of the result rows and columns, and those that it lacks are
-summed over. Several letters of a kind are one dimension of a product where one stride leads through them.
+Letters in both operands and the result are the batch. Letters in one operand and the result are rows or columns.
+Letters that the result lacks are summed over. Several letters of a kind become one dimension if one stride steps
+through them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from morello.errors import ArgumentError
 from morello.ir.ops.binary import Mul
 from morello.ir.ops.matmul import Matmul
 
-#: In place of the letter of an axis of size 1, which is no part of a dimension.
+#: Replaces the letter of an axis of size 1, which belongs to no dimension.
 _NONE = " "
 
 
 @attrs.frozen
 class Term:
-    """An array with a letter for each axis, and how messages call it."""
+    """An array with a letter for each axis, and its name in messages."""
 
     seen: ArrayView
     letters: str
@@ -38,12 +39,12 @@ class Term:
         return cls(seen, "".join(kept), name)
 
     def order(self, groups: Sequence[str]) -> list[int]:
-        """Return its axes in the order of groups of letters, those without a letter first."""
+        """Return the axes in the order of groups of letters, those without a letter first."""
         ones = [axis for axis, one in enumerate(self.letters) if one == _NONE]
         return ones + [self.letters.index(one) for group in groups for one in group if one in self.letters]
 
     def scattered(self, groups: Sequence[str]) -> str | None:
-        """Return the first group that no stride leads through, or of which it has some letters; None without one."""
+        """Return the first group that no stride steps through, or that the term has only in part; None without one."""
         for group in groups:
             present = [self.letters.index(one) for one in group if one in self.letters]
             if 0 < len(present) < len(group) or not self.seen.joins(present):
@@ -51,9 +52,9 @@ class Term:
         return None
 
     def viewed(self, batch: str, groups: Sequence[str], repeats: int) -> ArrayView:
-        """Return it with a dimension for the batch, if there is one, and for each group.
+        """Return the array with a dimension for the batch, if not empty, and for each group.
 
-        Where it has none of the batch, it is `repeats` times the same.
+        An array without letters of the batch is repeated `repeats` times.
         """
         own = (batch, *groups) if set(batch) & set(self.letters) else groups
         ordered = self.seen.ordered(self.order(own))
@@ -67,9 +68,9 @@ class Term:
 
 
 def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
-    """Return the plan of an expression of two arrays; `name` is that of the function.
+    """Return the plan of an expression of two arrays for the function `name`.
 
-    Raises ArgumentError for an expression that is no product, or that needs copies of these arrays.
+    Raises ArgumentError if the expression is not a product, or needs copies of these arrays.
     """
     what = name if name != "einsum" else f"einsum {expression!r}"
     *inputs, result = _letters(what, expression, [array.ndim for array in arrays])
@@ -90,7 +91,7 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
     rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (right, left))
     if not rows and not columns and set(left.letters) == set(right.letters) == set(out.letters) and kept:
         return _values(name, terms, out, kept)
-    # Columns are what the result has side by side, so that its rows are vectors; a matrix times a vector is a row, too.
+    # The result's last axis gives the columns, so that its rows are vectors; a matrix times a vector is a row, too.
     places = (1, 0) if kept and kept[-1] in rows else (0, 1)
     lhs, rhs = (terms[place] for place in places)
     for batch, m, k, n in _dimensions(lhs, rhs, kept):
@@ -105,7 +106,7 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
 
 
 def _dimensions(lhs: Term, rhs: Term, kept: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the letters of batch, rows, sum and columns: the first rows and columns may be in the batch as well."""
+    """Yield the letters of batch, rows, sum and columns. The first rows and columns may move to the batch."""
     rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (rhs, lhs))
     sums = [
         "".join(one for one in term.letters if one in other.letters and one not in kept and one != _NONE)
@@ -120,7 +121,7 @@ def _dimensions(lhs: Term, rhs: Term, kept: str) -> Iterator[tuple[str, str, str
 
 
 def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> FunctionPlan:
-    """Return the plan of a product of value and value."""
+    """Return the plan of an elementwise product."""
     every = [
         term.seen.ordered(term.order(kept)).grouped([[axis] for axis in range(-len(kept), 0)]) for term in (*terms, out)
     ]
@@ -130,15 +131,15 @@ def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> FunctionP
 
 
 def _letters(what: str, expression: str, ranks: Sequence[int]) -> list[str]:
-    """Return a letter for each axis of the operands, then of the result. Raises ArgumentError for what is none."""
+    """Return a letter for each axis of the operands, then of the result. Raises ArgumentError for invalid text."""
     match = re.fullmatch(r"([a-zA-Z.]*(?:,[a-zA-Z.]*)*)(?:->([a-zA-Z.]*))?", expression.replace(" ", ""))
     if match is None:
-        raise ArgumentError(f"{what} is no expression", "write letters of axes, as in 'bmk,bkn->bmn'")
+        raise ArgumentError(f"{what} is not an expression", "write letters of axes, as in 'bmk,bkn->bmn'")
     texts = match[1].split(",")
     if len(texts) != 2 or len(ranks) != 2:
         raise ArgumentError(
-            f"{what} is of {len(texts)} operands and called with {len(ranks)}",
-            "products are of two: call it for each pair",
+            f"{what} names {len(texts)} operands and got {len(ranks)}",
+            "products have two operands: call it for each pair",
         )
     if match[2] is None:
         once = (one for one in set(match[1]) - {",", "."} if match[1].count(one) == 1)
@@ -159,14 +160,12 @@ def _letters(what: str, expression: str, ranks: Sequence[int]) -> list[str]:
     found = [text.replace("...", some, 1) for text, some in zip(texts, dots, strict=True)]
     for text, letters in zip(texts, found, strict=True):
         if twice := next((one for one in letters if letters.count(one) > 1), None):
-            raise ArgumentError(
-                f"{what}: {twice} comes twice in {text!r}", "diagonals are no products: take them first"
-            )
+            raise ArgumentError(f"{what}: {twice} occurs twice in {text!r}", "take the diagonal first: numpy.diagonal")
     return found
 
 
 def _sizes(what: str, terms: Sequence[Term]) -> dict[str, int]:
-    """Return sizes by letter, but of those of size 1. Raises ArgumentError where operands contradict each other."""
+    """Return sizes by letter, without those of size 1. Raises ArgumentError if operands contradict each other."""
     sizes: dict[str, int] = {}
     for term in terms:
         for one, size in zip(term.letters, term.seen.shape, strict=True):
@@ -174,27 +173,27 @@ def _sizes(what: str, terms: Sequence[Term]) -> dict[str, int]:
                 raise ArgumentError(
                     f"{what}: {one} is {sizes[one]} in operand 0 and {size} in {term.name}, of shapes "
                     f"{terms[0].seen.shape} and {terms[1].seen.shape}",
-                    "axes of one letter have one size, or 1",
+                    "give axes of one letter the same size, or size 1",
                 )
     return sizes
 
 
 def _check_letters(what: str, inputs: Sequence[str], terms: Sequence[Term], result: str) -> None:
-    """Raise ArgumentError for letters that only the result has, or that one operand alone is summed over."""
+    """Raise ArgumentError for letters that only the result has, or only one operand."""
     for one in result:
         if one not in inputs[0] + inputs[1]:
-            raise ArgumentError(f"{what}: {one} is in the result and in no operand", "leave it out of the result")
+            raise ArgumentError(f"{what}: {one} is in the result, but in no operand", "leave it out of the result")
     for term, other in (terms, terms[::-1]):
         for one in term.letters:
             if one != _NONE and one not in result and one not in other.letters:
                 raise ArgumentError(
-                    f"{what}: {one} is in {term.name} alone, and not in the result",
-                    "sum over it first: it is no product",
+                    f"{what}: {one} is only in {term.name}, and not in the result",
+                    "sum over it first: numpy.sum",
                 )
 
 
 def _scattered(what: str, lhs: Term, rhs: Term, out: Term) -> ArgumentError:
-    """Return the error for letters that are one dimension of a product and lie scattered."""
+    """Return the error for letters that form one dimension of the product, but are scattered in memory."""
     kept = out.letters.replace(_NONE, "")
     batch, m, k, n = next(_dimensions(lhs, rhs, kept))
     for term, groups in ((lhs, (batch, m, k)), (rhs, (batch, k, n)), (out, (batch, m, n))):
@@ -203,12 +202,9 @@ def _scattered(what: str, lhs: Term, rhs: Term, out: Term) -> ArgumentError:
             copy = (
                 f"numpy.ascontiguousarray(array.transpose({tuple(term.order(groups))})), with the letters {letters!r}"
             )
-            hint = f"ask for {letters!r} and transpose that" if term is out else f"pass a copy in which they do: {copy}"
+            hint = f"write the result as {letters!r} and transpose it" if term is out else f"pass a copy: {copy}"
             return ArgumentError(
-                f"{what}: {', '.join(group)} are one dimension of the product, "
-                f"but do not lie one after another in {term.name}",
+                f"{what}: {', '.join(group)} are one dimension of the product, but are not adjacent in {term.name}",
                 hint,
             )
-    return ArgumentError(
-        f"{what}: batches of which an operand has a part are no products", "repeat it first: numpy.repeat, or a copy"
-    )
+    return ArgumentError(f"{what}: an operand has only a part of the batch", "repeat it first: numpy.repeat, or a copy")

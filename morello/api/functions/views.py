@@ -1,4 +1,4 @@
-"""Arrays as operands, in place: which axes make which dimension, and how the layout that results is written."""
+"""Arrays as operands without copies: which axes form each dimension, and the resulting layout."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from morello.ir.layout import Dynamic, Layout
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 
-#: Methods of an array and what they take, one after another. Arrays of torch call `transpose` by another name.
+#: Methods of an array with their argument, in order. torch has `permute` for `transpose`.
 Steps = tuple[tuple[str, Any], ...]
 ORDER, SHAPE, PART = "transpose", "reshape", "__getitem__"
 
 
 def through(array: Any, steps: Steps) -> Any:
-    """Return an array of numpy or torch as it is seen by `steps`, on the same memory."""
+    """Return the view of an array of numpy or torch after `steps`."""
     for step, argument in steps:
         if step == ORDER:
             array = array.transpose(argument) if isinstance(array, np.ndarray) else array.permute(argument)
@@ -34,7 +34,7 @@ def through(array: Any, steps: Steps) -> Any:
 
 
 def dtype_of(given: np.dtype, what: str) -> DType:
-    """Return the data type of an array's values. Raises ArgumentError where Morello has none."""
+    """Return the data type of an array's values. Raises ArgumentError for unsupported types."""
     for dtype in ALL:
         if dtype.numpy == given:
             return dtype
@@ -44,7 +44,7 @@ def dtype_of(given: np.dtype, what: str) -> DType:
 
 @attrs.frozen
 class ArrayView:
-    """An array that is to be an operand: data type, shape, strides in values, and the steps that lead there."""
+    """A view of an array: data type, shape, strides in values, and the steps from the array to it."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class ArrayView:
 
     @classmethod
     def of(cls, array: np.ndarray, what: str) -> ArrayView:
-        """Return an array as it is. Raises ArgumentError for one that no kernel takes; `what` names it."""
+        """Return the view of a whole array. Raises ArgumentError for arrays that no kernel takes; `what` names it."""
         dtype = dtype_of(array.dtype, what)
         if 0 in array.shape:
             raise ArgumentError(f"{what} has no values: its shape is {array.shape}", "sizes are at least 1")
@@ -67,12 +67,12 @@ class ArrayView:
 
     @classmethod
     def fresh(cls, dtype: DType, shape: Sequence[int]) -> ArrayView:
-        """Return an array that is yet to be made, row by row."""
+        """Return the view of a new, row-major array."""
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return cls(dtype, tuple(shape), strides)
 
     def ordered(self, order: Sequence[int]) -> ArrayView:
-        """Return it with its axes in this order."""
+        """Return the view with its axes in this order."""
         order = tuple(order)
         if order == tuple(range(len(order))):
             return self
@@ -80,7 +80,7 @@ class ArrayView:
         return ArrayView(self.dtype, tuple(shape), tuple(strides), (*self.steps, (ORDER, order)))
 
     def grouped(self, groups: Sequence[Sequence[int]]) -> ArrayView:
-        """Return it with a dimension for each group of neighbouring axes that join; axes in no group have size 1."""
+        """Return the view with a dimension for each group of adjacent axes that join; other axes have size 1."""
         shape = tuple(math.prod(self.shape[axis] for axis in group) for group in groups)
         strides = tuple(self.strides[long[-1]] if (long := self._long(group)) else 0 for group in groups)
         return ArrayView(
@@ -88,24 +88,24 @@ class ArrayView:
         )
 
     def repeated(self, times: int) -> ArrayView:
-        """Return it as one of so many in a batch that are all the same; the steps lead to one of them."""
+        """Return the view repeated in a batch of size `times`; `steps` lead to one element of the batch."""
         return ArrayView(self.dtype, (times, *self.shape), (0, *self.strides), self.steps)
 
     def parted(self, part: tuple[slice, ...]) -> ArrayView:
-        """Return a part of it that begins where it does."""
+        """Return a part of the view with the same first value."""
         shape = tuple(len(range(*each.indices(size))) for each, size in zip(part, self.shape, strict=True))
         steps = self.steps if shape == self.shape else (*self.steps, (PART, part))
         return ArrayView(self.dtype, shape, self.strides, steps)
 
     def split(self, axis: int, parts: int) -> ArrayView:
-        """Return it with an axis as two, of which the first has size `parts`."""
+        """Return the view with an axis split in two; the first has size `parts`."""
         size = self.shape[axis] // parts
         shape = (*self.shape[:axis], parts, size, *self.shape[axis + 1 :])
         strides = (*self.strides[:axis], self.strides[axis] * size, *self.strides[axis:])
         return ArrayView(self.dtype, shape, strides, (*self.steps, (SHAPE, shape)))
 
     def joins(self, group: Sequence[int]) -> bool:
-        """Return whether one stride leads through these axes, the slowest first."""
+        """Return whether one stride steps through these axes, the slowest first."""
         return all(
             self.strides[one] == self.strides[axis] * self.shape[axis] for one, axis in pairwise(self._long(group))
         )
@@ -128,7 +128,7 @@ class ArrayView:
 
 
 def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> ArrayView:
-    """Return a result of some type: `out` if it is given, of whatever type. Raises ArgumentError for another shape."""
+    """Return the view of `out`, or of a new result of this type. Raises ArgumentError if `out` has another shape."""
     if out is None:
         return ArrayView.fresh(dtype, shape)
     if out.shape != shape:
@@ -137,9 +137,9 @@ def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray
 
 
 def merged(arrays: Sequence[ArrayView], apart: Callable[[int], bool] = lambda axis: False) -> list[list[int]]:
-    """Return groups of neighbouring axes that one stride leads through in all of some arrays of one shape.
+    """Return the groups of adjacent axes that one stride steps through in all arrays, which have one shape.
 
-    Axes of size 1 are left out, those to be `apart` are groups of their own.
+    Axes of size 1 are left out; axes that are `apart` are groups of their own.
     """
     groups: list[list[int]] = []
     for axis, size in enumerate(arrays[0].shape):
@@ -155,7 +155,7 @@ def merged(arrays: Sequence[ArrayView], apart: Callable[[int], bool] = lambda ax
 
 
 def back(steps: Steps, shape: Sequence[int]) -> Steps:
-    """Return the steps from an operand back to the array of a shape that `steps` made it of: an ORDER, then a SHAPE."""
+    """Return the inverse of `steps` from an array of `shape`: a SHAPE, then an ORDER if needed."""
     found: list[tuple[str, Any]] = []
     order = next((argument for step, argument in steps if step == ORDER), None)
     found.append((SHAPE, tuple(shape) if order is None else tuple(shape[axis] for axis in order)))
