@@ -1,4 +1,4 @@
-"""Commands of the program `morello`, as data: help lists them without importing what they run.
+"""Commands of the program `morello`, as data: help lists them without importing their modules.
 
 A distribution adds commands through the hook `morello_commands` of a module that its entry point in the group
 `morello.commands` names. That module imports nothing heavy: help and completion load it.

@@ -13,8 +13,8 @@ import archspec.cpu.detect
 def cpu_features() -> frozenset[str]:
     """Return the names of this machine's CPU features, as `/proc/cpuinfo` has them.
 
-    They are what is detected and what the recognised microarchitecture implies: inside a virtual machine the latter is
-    often an older one that lacks features the machine has.
+    They combine the detected features with those of the recognised microarchitecture, which is often too old inside a
+    virtual machine.
     """
     return frozenset(archspec.cpu.detect.detected_info().features | archspec.cpu.host().features)
 

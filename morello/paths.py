@@ -23,7 +23,7 @@ def config_file() -> Path:
 
 
 def crash_folder() -> Path:
-    """Return the folder of crash reports, which need not exist. It is no cache folder, since those may be emptied."""
+    """Return the folder of crash reports, which need not exist. It is outside the cache, which may be emptied."""
     return platformdirs.user_state_path("morello") / "crashes"
 
 

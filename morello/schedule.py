@@ -132,7 +132,7 @@ def _default_leaf(position: Position, step: Rewrite) -> tuple[int, ...]:
 
 
 def child_at(impl: Impl, path: Sequence[int]) -> Impl:
-    """Return the descendant that `path` leads to. Raises Inapplicable if there is no such node."""
+    """Return the descendant at `path`. Raises Inapplicable for a path without a node."""
     for index in path:
         if isinstance(impl, Leaf):
             raise Inapplicable(f"child {index} of a Spec that has no children yet", "rewrite it before its children")

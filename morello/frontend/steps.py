@@ -70,7 +70,7 @@ def _path(source: Source, node: StatementNode) -> tuple[int, ...]:
     path = tuple(number_of(source, token) for token in tokens)
     for token, child in zip(tokens, path, strict=True):
         if child < 0:
-            raise source.error(span(token), f"there is no child {child}", "children count from 0")
+            raise source.error(span(token), f"child {child} does not exist", "children count from 0")
     return path
 
 

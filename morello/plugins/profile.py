@@ -46,11 +46,11 @@ class ProfileFile(Protocol):
 class Profile:
     """The costs of a machine, in place of what the plugins of `target` declare.
 
-    `cpus` are the microarchitectures that it was made for, in archspec's names. `cpu_features` are what it has beside
-    what the target needs, or "cpu" for those of this machine: kernels that need others are left out. `mhz` is the clock
+    `cpus` are its microarchitectures, in archspec's names. `cpu_features` are those that it has in addition to the
+    target's, or "cpu" for those of this machine: kernels that need others are left out. `mhz` is the clock
     of its cores, for costs to be shown as times. `levels` has numbers of memory levels by level and field, `weights`
-    those of `Weights`, where threads may be "cpus", and `tables` whole tables. What it leaves out stays as declared.
-    `place` is where it comes from. Raises ProfileError for what makes no sense.
+    those of `Weights`, where threads may be "cpus", and `tables` whole tables. Other values stay as declared.
+    `place` is its origin. Raises ProfileError for an invalid profile.
     """
 
     name: str

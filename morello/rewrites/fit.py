@@ -166,8 +166,8 @@ def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[
 def _near_equal(extent: int, multiple: int) -> frozenset[tuple[int, ...]]:
     """Return one or two sizes that differ by `multiple`, such that p near-equal tiles cover the extent, for each p.
 
-    Powers of two get none: `tile` fits them. Of two sizes the one with more factors of two comes first, so that its
-    tiles stay aligned.
+    Powers of two get none: `tile` fits them. The size with more factors of two comes first, so that its tiles stay
+    aligned.
     """
     units, left = divmod(extent, multiple)
     tilings: set[tuple[int, ...]] = set()

@@ -1,8 +1,8 @@
 """Bases of pipeline rewrites: whole Specs run one after another and hand new tensors on ([Kaufman2025] §2.4.4).
 
 Each part uses the node's operands or new tensors whole, perhaps under other dimensions. The node costs what moving its
-new tensors costs, and holds each from the first to the last part that uses it. Of the operands' states only the data
-types matter; where new tensors live affects only their own states. Search on blocks relies on all of this.
+new tensors costs, and holds each from the first to the last part that uses it. Only the data types of the operands'
+states matter; where new tensors live affects only their own states. Search on blocks relies on all of this.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PipelinePlan:
 
 @attrs.frozen(cache_hash=True)
 class PipelineRewrite(Rewrite, Generic[OpT]):
-    """A rewrite of Specs to pipelines without new tensors. Subclasses say what it is for, and its `pipelines`."""
+    """A rewrite of Specs to pipelines without new tensors. Subclasses define its operations and its `pipelines`."""
 
     #: The operation that the rewrite is for.
     takes: ClassVar[type[Operation]] = Operation

@@ -174,7 +174,7 @@ class LoopBody:
         return tuple(tile_range.start for tile_range in self.ranges)
 
     def select(self, cells: CellIndices) -> LoopBody:
-        """Return the body of the given cells of a batch, all of which have it."""
+        """Return the body of the given elements of a batch; all of them have one."""
         ranges = (TileRange(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.ranges)
         return LoopBody(tuple(ranges), role=self.role)
 

@@ -193,7 +193,7 @@ def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec]
     """Check what can be checked without running anything. Raises PluginError for the first rule that is broken.
 
     `specs` are some that the kernel accepts. Its cost is an integer of at least 1, and for many Specs at once, as
-    search asks for them, its condition and its cost are what they are for each alone. Temporaries fit the registers.
+    search asks for them, its condition and its cost equal those of each alone. Temporaries fit the registers.
     """
     for name, spec in ((name, spec) for name in kernel.registers for spec in specs):
         level, needed = target.level(name), int(kernel.temporaries(spec.logical, name))
@@ -227,7 +227,7 @@ def _disagrees(
     wrong = next(i for i in range(len(cells)) if alone[i] != together[i])
     return target.fault(
         kernel,
-        f"what it {what} differs between a Spec alone ({alone[wrong]}) and among others ({together[wrong]}): "
+        f"the values that it {what} differ between a Spec alone ({alone[wrong]}) and among others ({together[wrong]}): "
         f"{cells[wrong]}",
     )
 

@@ -71,7 +71,7 @@ static void transfer(int writes, long where, void *memory, size_t bytes) {{
 static void starts(int job) {{
     FILE *file = fopen("{progress}", "w");
     if (file == NULL || fprintf(file, "%d", job) < 0 || fclose(file) != 0) {{
-        fprintf(stderr, "cannot tell which job this is\\n");
+        fprintf(stderr, "unknown job\\n");
         exit(3);
     }}
 }}

@@ -135,9 +135,12 @@ def test_operands_that_fit_no_registers(changed: Change) -> None:
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
-        ({"cost": lambda spec, target: 1 if isinstance(spec.shape[0], int) else 2}, "what it costs differs"),
+        ({"cost": lambda spec, target: 1 if isinstance(spec.shape[0], int) else 2}, "the values that it costs differ"),
         ({"cost": lambda spec, target: 0}, "its cost is an integer of at least 1"),
-        ({"when": lambda spec: np.all(np.asarray(spec.op.volume(spec.shape)) < 20)}, "what it accepts differs"),
+        (
+            {"when": lambda spec: np.all(np.asarray(spec.op.volume(spec.shape)) < 20)},
+            "the values that it accepts differ",
+        ),
     ],
 )
 def test_declarations_that_disagree_with_themselves(changed: Change, fields: dict[str, Any], found: str) -> None:

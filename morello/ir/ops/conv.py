@@ -259,7 +259,7 @@ class Conv(Convolution):
 
     @property
     def search_hints(self) -> SearchHints:
-        # Sums stay in registers across the positions of the filter, each of which is a product of matrices.
+        # Sums stay in registers across the positions of the filter; each is a product of matrices.
         return SearchHints(in_registers=(2,), unit_tiles_only=(5, 6))
 
 

@@ -108,9 +108,9 @@ class LoopBounds(StepBounds):
     def within(self, space: Space) -> Iterator[Bodies]:
         """Yield the loops inside a space, without redundant ones.
 
-        In the relaxed problem such loops cost nothing and keep class tuples. So a loop over a smaller tile is no better
-        than one over the largest tile, with further loops over that, if the smaller size divides the larger. Loops for
-        which that does not hold are all kept.
+        In the relaxed problem such loops cost nothing and keep class tuples. So a loop over a smaller tile gains
+        nothing over one over the largest tile, with further loops over that, if the smaller size divides the larger.
+        Other loops are all kept.
         """
         largest: dict[int, tuple[Ints, Ints]] = {}
         for loop in self.by_key[space.key]:
