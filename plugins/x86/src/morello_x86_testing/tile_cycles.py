@@ -185,11 +185,11 @@ def measure(
     repeats: int = 30,
     tiles: Sequence[tuple[int, int]] | None = None,
 ) -> TileCycles:
-    """Return what tiles in vectors of `size` bytes take on this machine, compiled by the best of `compilers`.
+    """Return the measured costs of tiles in vectors of `size` bytes on this machine, with the best of `compilers`.
 
-    By default these are all that there are. `tiles` are rows and vectors of those to measure; else all that matter. The
-    CPU has to have the width; further instructions that it lacks take what is shipped. It takes seconds, most of them
-    for compiling. What lines take is not measured.
+    By default these are all compilers. `tiles` are rows and vectors of the tiles to measure, by default all that
+    programs use. The CPU must have vectors of this width; if it lacks the instruction, the shipped costs are returned.
+    A call takes seconds, mostly to compile. Costs of lines are not measured.
     """
     lanes, shipped = lanes_of(adds, size), TILE_CYCLES[adds.name, size]
     if missing_features(adds.cpu_features):

@@ -1,4 +1,4 @@
-"""The plugin that hands Morello the x86_avx2 target."""
+"""The plugin of the target x86_avx2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin that hands Morello the x86_avx512 target: x86 kernels in vectors of up to 512 bits, and its own."""
+"""The plugin of the target x86_avx512: x86 kernels in vectors of up to 512 bits, and its own."""
 
 from __future__ import annotations
 

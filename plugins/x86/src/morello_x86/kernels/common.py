@@ -10,8 +10,6 @@ MEMORIES = ("L1", "L2", "GL")
 INTEGERS = ("u8", "i8", "u16", "i16", "u32", "i32")
 SCALAR = OperandPattern(levels=NEAR)
 F32_SCALAR = OperandPattern(levels=NEAR, dtypes=("f32",))
-VECTOR = OperandPattern(levels=("VRF",))
-F32_VECTOR = OperandPattern(levels=("VRF",), dtypes=("f32",))
 
 #: How Intel's intrinsics for packed floats begin, by bytes per vector.
 PREFIX = {16: "_mm", 32: "_mm256", 64: "_mm512"}

@@ -21,7 +21,7 @@ from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import F32_FMA, Lanes
 from morello_x86.kernels.reduce import accumulates
 from morello_x86.kernels.register_tiles import vector_registers
-from morello_x86.kernels.tile_code import Around, Matrix, TilePrinter
+from morello_x86.kernels.tile_code import Matrix, OuterLoop, TilePrinter
 from morello_x86.kernels.tile_cost import Taken, TileCycles, overlapping
 from morello_x86.kernels.tile_tables import cycles_of
 from morello_x86.kernels.values import computed, costs, line
@@ -47,15 +47,15 @@ def _summed(spec: LogicalSpec) -> list[int]:
     return [physical.dim for physical in layout.dims if physical.dim in _SUMMED]
 
 
-def _loops(spec: LogicalSpec, site: KernelSite, by_filters: bool) -> list[Around]:
+def _loops(spec: LogicalSpec, site: KernelSite, by_filters: bool) -> list[OuterLoop]:
     """Return the loops along summed dimensions, with the strides of image and filters; at least one."""
     op, (image, filters) = _conv(spec), (site.operand(0), site.operand(1))
     apart = {1: 1, 2: op.dilations[0], 3: op.dilations[1]}
-    loops: list[Around] = []
+    loops: list[OuterLoop] = []
     for dim in _summed(spec):
         steps = image.stride(dim) * apart[dim], filters.stride(dim)
-        loops.append(Around(int(spec.shape[_SUMMED[dim]]), *(steps if by_filters else steps[::-1])))
-    return loops or [Around(1)]
+        loops.append(OuterLoop(int(spec.shape[_SUMMED[dim]]), *(steps if by_filters else steps[::-1])))
+    return loops or [OuterLoop(1)]
 
 
 def _beside(dim: int) -> Callable[[OperandState], bool]:

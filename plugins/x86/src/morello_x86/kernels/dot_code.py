@@ -44,8 +44,8 @@ _HALVES = """static inline {half} {name}({kind} v) {{
 
 
 @attrs.frozen
-class Together:
-    """Dot products that are printed together: their sites, and for each the vectors that its sums are in."""
+class JammedProducts:
+    """Dot products that are printed together: their sites, and for each the pointers and the vectors of its sums."""
 
     sites: Sequence[KernelSite]
     pointers: Sequence[tuple[str, str]]
@@ -54,7 +54,7 @@ class Together:
 
 @attrs.frozen
 class DotProduct:
-    """A way to print a dot product: `step` takes as many values along k as fill `taken` vectors of sums."""
+    """The C of a dot product: `step` takes as many values along k as fill `taken` vectors of sums."""
 
     widest: int
     step: Step
@@ -76,7 +76,7 @@ class DotProduct:
         """Return values along k that a step takes."""
         return self.taken * self.widest // site.spec.states[2].dtype.bytes
 
-    def begin(self, sites: Sequence[KernelSite], steps: int) -> Together:
+    def begin(self, sites: Sequence[KernelSite], steps: int) -> JammedProducts:
         """Declare pointers to the factors, and sums for this number of steps."""
         site = sites[0]
         names: dict[str, str] = {}
@@ -90,7 +90,7 @@ class DotProduct:
                     site.line(f"    const {c_type} *const {names[place]} = {place};")
             pointers.append((names[places[0]], names[places[1]]))
         sums = self.zeros(site, len(sites), accumulators(steps, min(_SUMS, SIDE_BY_SIDE // len(sites))))
-        return Together(sites, pointers, sums)
+        return JammedProducts(sites, pointers, sums)
 
     def zeros(self, site: KernelSite, products: int, each: int) -> list[list[str]]:
         """Declare vectors of sums that are zero: `each` of them for each of `products`."""
@@ -98,7 +98,7 @@ class DotProduct:
         site.line(f"    {self._kind(site)} {', '.join(f'{name} = {{0}}' for own in sums for name in own)};")
         return sums
 
-    def loop(self, products: Together, length: int) -> None:
+    def loop(self, products: JammedProducts, length: int) -> None:
         """Add the products of the first `length` values, whole vectors, to the sums by turns."""
         site = products.sites[0]
         count, each = self.count(site), len(products.sums[0])
@@ -116,7 +116,7 @@ class DotProduct:
                 site.line(f"        {sums[lane]} = {self.step(site, self.widest, sums[lane], values)};")
         site.line("    }")
 
-    def end(self, products: Together) -> None:
+    def end(self, products: JammedProducts) -> None:
         """Add all sums to the outputs, four at once where these are neighbours."""
         rest = list(zip(products.sites, products.sums, strict=True))
         while rest:

@@ -16,7 +16,7 @@ from morello_x86.kernels.values import literal
 
 def _zero_memory(site: KernelSite) -> None:
     out = site.operand(0)
-    # Given a whole array, compilers warn if as many bytes as it has elements are to be set.
+    # For a whole array, compilers warn if the number of bytes is its number of elements.
     site.line(f"memset(&{out.scalar()}, 0, {out.tensor.bytes});")
 
 
@@ -131,7 +131,7 @@ def _pad(site: KernelSite) -> None:
 
 
 def _pad_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost: every line is touched, and each row costs a call of memcpy."""
+    """Return the cost: touching every line, and a call of memcpy for each row."""
     return touching()(spec, machine) + HALF_CYCLE * product(spec.operand(0).shape[:-1])
 
 

@@ -33,10 +33,10 @@ _COLUMNS = PLAIN[1]
 
 def vector_registers(rows: Num, columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and AVX2's masks."""
-    return rows * ceil_div(columns, lanes.values) + _beside_sums(columns, lanes)
+    return rows * ceil_div(columns, lanes.values) + _besides_sums(columns, lanes)
 
 
-def _beside_sums(columns: Num, lanes: Lanes) -> Num:
+def _besides_sums(columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile of `columns` besides its sums."""
     masks = (columns % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
     return ceil_div(columns, lanes.values) + 1 + lanes.adds.temporaries + masks
@@ -125,29 +125,29 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
 def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the register tiles of a multiply-add in vectors of `size` bytes, with operands anywhere in memory.
 
-    There are kernels that add to sums that there are, and that start at 0; with sums in memory, and of f32 also in
-    registers. Search makes up rows of tiles of `tile_rows`, and columns of two and three wide vectors.
+    Kernels add to sums or start at 0. Sums are in memory, and of f32 also in registers. Search tries tiles of
+    `tile_rows` rows, and with AVX-512 columns of two and three vectors.
     """
     values = size // adds.sum_bytes
 
-    def beside_sums(spec: LogicalSpec) -> Num:
+    def besides_sums(spec: LogicalSpec) -> Num:
         lanes = lanes_of(adds, size, spec)
-        return _beside_sums(spec.shape[3], lanes) + _parts(spec, lanes)
+        return _besides_sums(spec.shape[3], lanes) + _parts(spec, lanes)
 
     rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
-    # Without strips, so that search does not ask for each of those.
+    # Without strips, so that search need not try each of them.
     lhs, rhs = attrs.evolve(rows, layout="any", layouts=PLAIN, when=None), rows
     if adds.taken > 1:
         words = Layout((Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, adds.taken)))
         lhs, rhs = rows, attrs.evolve(rows, layout="any", layouts=(words, _COLUMNS), when=_in_strips)
     sums = OperandPattern(levels=("VRF",), dtypes=adds.out, layout="row_major", vectors=(values,))
-    # In registers of its own or in those of the output, where what follows finds the sums.
+    # Sums are in registers of the tile, or in those of the output.
     places: list[tuple[str, OperandPattern, SizeRule, Registers]] = [
         ("", attrs.evolve(rows, dtypes=adds.out), None, registers)
     ]
     if adds.out == ("f32",) and adds is not NARROW:
-        places.append(("Sums", sums, Multiple(of=values), beside_sums))
-    # Of 8 rows, three wide vectors are as many sums as there can be: a matrix is read in the fewest pieces.
+        places.append(("Sums", sums, Multiple(of=values), besides_sums))
+    # Eight rows of three wide vectors fill the registers, so that a matrix is read in the fewest pieces.
     columns_made = {_N: (2 * values, 3 * values)} if size == 64 else {}
     return tuple(
         Microkernel(

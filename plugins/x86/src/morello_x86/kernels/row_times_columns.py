@@ -13,7 +13,7 @@ from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple
-from morello_x86.kernels.dot_code import SIDE_BY_SIDE, Computing, DotProduct, Together, accumulators
+from morello_x86.kernels.dot_code import SIDE_BY_SIDE, Computing, DotProduct, JammedProducts, accumulators
 from morello_x86.kernels.tile_cost import smooth_maximum
 
 _COLUMN = 2
@@ -43,15 +43,15 @@ class _Printer:
         for column, own in enumerate(sums):
             place = rhs.stride(_COLUMN) * column
             pointers = (names[0], f"{names[1]} + {place}" if column else names[1])
-            # Or clang unrolls all loops and mixes them, three times as slow.
+            # Otherwise clang unrolls all loops and mixes them, which is three times as slow.
             site.line('    __asm__ volatile("" ::: "memory");')
-            self.product.loop(Together([site], [pointers], [own]), length)
+            self.product.loop(JammedProducts([site], [pointers], [own]), length)
         self.product.add_four(site, names[2], sums)
         site.line("}")
 
 
 def in_columns(kernel: Microkernel, product: DotProduct, computing: Computing) -> Microkernel:
-    """Return what does the same as dot products of `kernel`, four or more, on columns in L2 or memory.
+    """Return the kernel that computes four or more dot products of `kernel` on columns in L2 or memory.
 
     `computing` are the tenths of a cycle of one of them, which overlap with reading.
     """

@@ -42,8 +42,8 @@ class Matrix:
 
 
 @attrs.frozen
-class Around:
-    """A loop of `count` turns around the steps: by how many values both sides go on each time."""
+class OuterLoop:
+    """A loop of `count` turns around the steps, with the values by which both sides advance each time."""
 
     count: int
     lhs: IndexExpr = IndexExpr(())
@@ -68,7 +68,7 @@ class TilePrinter:
     fresh: Callable[[str], str]
     alone: bool = True
     fetches: bool = False
-    around: tuple[Around, ...] = ()
+    around: tuple[OuterLoop, ...] = ()
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix | Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent.
@@ -155,7 +155,7 @@ class TilePrinter:
         return int(parts_of(self.rows * self.vectors, self.steps)) if self.lanes.adds.in_parts else 1
 
     def _turns(
-        self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]], around: Sequence[Around]
+        self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]], around: Sequence[OuterLoop]
     ) -> Iterator[str]:
         """Yield loops around all steps."""
         if not around:

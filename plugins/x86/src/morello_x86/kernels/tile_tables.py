@@ -1,4 +1,4 @@
-"""Tables of what register tiles cost: those that are shipped, and what a target reads of its own."""
+"""Tables of the costs of register tiles: those that are shipped, and those of a target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def limits_of(cycles: TileCycles) -> Rows:
 
 
 def tables(size: int) -> Tables:
-    """Return what tiles in vectors of up to `size` bytes cost on the machine that the shipped tables are for."""
+    """Return the shipped tables of tiles in vectors of up to `size` bytes, measured on one machine."""
     found: dict[str, Rows] = {}
     for adds, width in families(size):
         cycles = TILE_CYCLES[adds.name, width]
@@ -56,7 +56,7 @@ def tables(size: int) -> Tables:
 
 
 def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
-    """Return what tiles in vectors of `size` bytes cost on a machine."""
+    """Return the costs of tiles in vectors of `size` bytes on a machine."""
     shipped = TILE_CYCLES[adds.name, size]
     names = (tiles_table(adds), limits_table(adds), LINES)
     return _cycles(shipped.values, shipped.taken, adds.in_parts, *(machine.tables[name] for name in names))

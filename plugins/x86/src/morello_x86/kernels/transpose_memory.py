@@ -65,7 +65,7 @@ static void matrix_of_$kind(
 
 @attrs.frozen
 class Sides:
-    """The dimensions of a source that its rows and its columns are of, slowest first."""
+    """The dimensions of the rows and of the columns of a source, slowest first."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -98,7 +98,7 @@ def _of_rows(state: OperandState, rows: tuple[int, ...], columns: tuple[int, ...
 
 
 def _plain(state: OperandState) -> bool:
-    """Return True for what may have rows and columns: more than one dimension, and no strips."""
+    """Return True for states of more than one dimension, without strips."""
     layout = state.layout
     return layout is not None and len(layout.dims) > 1 and not layout.has_strips and state.contig > 0
 
