@@ -14,10 +14,9 @@ from morello.db.answers import AnswerKind, Ints, SpecAnswer
 from morello.db.boxes import Boxes, covered, to_limits, to_sizes, volumes
 from morello.db.file import Damaged
 from morello.db.fingerprint import fingerprint
-from morello.db.incumbents import rebuilt
 from morello.db.labels import read
 from morello.db.measured import parse_measured
-from morello.db.program_texts import read_programs
+from morello.db.program_texts import read_programs, rebuilt
 from morello.db.store import SpecStore
 from morello.db.tables import AnswerTable, read_tables, write_tables
 from morello.errors import MorelloError

@@ -1,6 +1,6 @@
-"""Whole programs of Specs, stored as the text of their schedules: apart from answers, since no answer rests on them.
+"""Whole programs of Specs, stored as the text of their schedules, separately from answers: no answer rests on them.
 
-A program belongs to a fingerprint, if its cost counts, or to a machine, if its measured time does.
+An unproven program belongs to a fingerprint, one for each Spec; a measured one belongs to a machine.
 """
 
 from __future__ import annotations
@@ -8,17 +8,26 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from morello.db.answers import LARGEST_COST
 from morello.db.file import DatabaseFile
+from morello.db.fingerprint import fingerprint
 from morello.db.labels import read, write
+from morello.db.programs import replayed
 from morello.errors import MorelloError
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.schedule import schedule_of, schedule_text
+
+if TYPE_CHECKING:
+    from morello.search.incumbents import Incumbent
 
 _COLUMNS = "fingerprint, target, spec, machine, schedule, record, crc"
+#: The unproven program of a Spec.
+_INCUMBENT = "fingerprint = ? AND spec = ? AND machine = ''"
 
 
 @attrs.frozen(kw_only=True)
@@ -80,3 +89,49 @@ def drop_programs(file: DatabaseFile, condition: str, *values: str) -> int:
 
 def _crc(texts: Sequence[Any]) -> int:
     return zlib.crc32("\n".join(texts).encode("utf-8", "surrogatepass"))
+
+
+def find_incumbent(file: DatabaseFile, target: Target, spec: Spec) -> Incumbent | None:
+    """Return the stored program of a Spec, or None. Raises Damaged if its schedule does not give it."""
+    row = next(read_programs(file, _INCUMBENT, fingerprint(target), spec_text(spec)), None)
+    return None if row is None else rebuilt(file, target, row)
+
+
+def store_incumbent(file: DatabaseFile, target: Target, best: Incumbent) -> None:
+    """Store a program, unless a cheaper one is stored. The larger bound and effort are kept."""
+    with file.writing():
+        before = find_incumbent(file, target, best.impl.spec)
+        if before is not None:
+            low, expansions = max(before.low, best.low), max(before.expansions, best.expansions)
+            best = attrs.evolve(before if before.cost <= best.cost else best, low=low, expansions=expansions)
+        record = {"cost": best.cost, "low": best.low, "expansions": best.expansions}
+        row = ProgramText(
+            fingerprint=fingerprint(target),
+            target=target.name,
+            spec=spec_text(best.impl.spec),
+            schedule=schedule_text(schedule_of(best.impl)),
+            record=json.dumps(record),
+        )
+        write_program(file, row)
+
+
+def drop_incumbent(file: DatabaseFile, target: Target, spec: Spec) -> None:
+    """Drop the stored program of a Spec."""
+    drop_programs(file, _INCUMBENT, fingerprint(target), spec_text(spec))
+
+
+def rebuilt(file: DatabaseFile, target: Target, row: ProgramText) -> Incumbent:
+    """Return the program of a row. Raises Damaged if its schedule does not give it."""
+    # Imported late, since that takes long, and only searches need unproven programs.
+    from morello.search.incumbents import Incumbent
+
+    try:
+        cost, low, expansions = (int(json.loads(row.record)[name]) for name in ("cost", "low", "expansions"))
+        if not 1 <= low <= cost <= LARGEST_COST or expansions < 0:
+            raise MorelloError("its cost and bound contradict each other", "delete the file")
+        impl, found = replayed(parse_spec_text(row.spec, target), row.schedule, target)
+        if found.cost != cost:
+            raise MorelloError(f"it costs {found.cost}, stored is {cost}", "delete the file")
+    except (MorelloError, ValueError, TypeError, KeyError) as error:
+        raise file.damaged(f"the unproven program of {row.spec[:200]}: {error}") from error
+    return Incumbent(impl, cost, low, expansions)

@@ -18,6 +18,7 @@ from morello.db.file import DatabaseFile
 from morello.db.fingerprint import fingerprint
 from morello.db.labels import write
 from morello.db.measured import Machine, Measured
+from morello.db.program_texts import find_incumbent
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.tables import AnswerTable, FingerprintedTarget, merged_tables, read_tables, table_of, write_tables
 from morello.errors import MorelloError
@@ -207,9 +208,6 @@ class SpecStore:
     @_optional(lambda: None)
     def incumbent(self, target: Target, spec: Spec) -> Incumbent | None:
         """Return the best stored program of a Spec whose optimality is unproven, or None."""
-        # Imported late, since that takes long.
-        from morello.db.incumbents import find_incumbent
-
         return find_incumbent(self.file, target, spec)
 
     @_optional(list)

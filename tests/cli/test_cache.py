@@ -30,10 +30,10 @@ def cache(tmp_path: Path) -> Path:
 
 
 def test_what_there_is(cli, cache):
-    told = cli("cache", MORELLO_CACHE_DIR=str(cache), MORELLO_DB="").stdout
-    assert told.startswith(f"{cache}: 4,020 bytes of at most 1,073,741,824\n")
-    assert re.search(r"^libraries +2 +2,000$", told, re.MULTILINE)
-    assert f"The database {cache / 'specs.db'} is separate" in told
+    output = cli("cache", MORELLO_CACHE_DIR=str(cache), MORELLO_DB="").stdout
+    assert output.startswith(f"{cache}: 4,020 bytes of at most 1,073,741,824\n")
+    assert re.search(r"^libraries +2 +2,000$", output, re.MULTILINE)
+    assert f"The database {cache / 'specs.db'} is separate" in output
     found = json.loads(cli("cache", "--json", MORELLO_CACHE_DIR=str(cache)).stdout)
     assert (found["folder"], found["bytes"], found["limit"]) == (str(cache), 4020, 1 << 30)
     assert {kind: one["entries"] for kind, one in found["kinds"].items()} == {
@@ -46,14 +46,14 @@ def test_what_there_is(cli, cache):
 
 
 def test_nothing_is_made_to_show_nothing(cli, tmp_path):
-    told = cli("cache", MORELLO_CACHE_DIR=str(tmp_path / "none")).stdout
-    assert "none: 0 bytes of at most" in told
+    output = cli("cache", MORELLO_CACHE_DIR=str(tmp_path / "none")).stdout
+    assert "none: 0 bytes of at most" in output
     assert not (tmp_path / "none").exists()
 
 
 def test_clear(cli, cache):
-    told = cli("cache", "clear", MORELLO_CACHE_DIR=str(cache)).stdout
-    assert told == f"{cache}: 6 entries of 4,020 bytes removed\n"
+    output = cli("cache", "clear", MORELLO_CACHE_DIR=str(cache)).stdout
+    assert output == f"{cache}: 6 entries of 4,020 bytes removed\n"
     assert {one.name for one in cache.iterdir()} == {"specs.db", "notes.txt"}
 
 

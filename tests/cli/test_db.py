@@ -54,20 +54,26 @@ def made(path: Path, *blocks: AnswerBlock) -> str:
 
 
 def test_stats(cli, solved):
-    (told,) = json.loads(cli("db", "stats", solved, "--json").stdout)["fingerprints"]
-    assert told["target"] == "x86_avx2"
-    assert told["current"]
-    assert told["specs"] == told["exact"] + told["none"] + told["lower"] > told["rectangles"] == told["tables"] > 3
+    (counts,) = json.loads(cli("db", "stats", solved, "--json").stdout)["fingerprints"]
+    assert counts["target"] == "x86_avx2"
+    assert counts["current"]
+    assert (
+        counts["specs"]
+        == counts["exact"] + counts["none"] + counts["lower"]
+        > counts["rectangles"]
+        == counts["tables"]
+        > 3
+    )
     shown = cli("db", "stats", solved, "--tables", "2").stdout
-    assert f"{told['specs']:,}" in shown
+    assert f"{counts['specs']:,}" in shown
     assert len(shown.split("Specs\n")[-1].splitlines()) == 2
 
 
-def test_stats_tell_bounds_from_answers(cli, tmp_path):
+def test_stats_separate_bounds_and_answers(cli, tmp_path):
     path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
-    (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
+    (counts,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
     everything = 17 * 17 * 15 * 19 * 27
-    assert (told["exact"], told["lower"], told["none"]) == (everything, everything, 0)
+    assert (counts["exact"], counts["lower"], counts["none"]) == (everything, everything, 0)
 
 
 def test_an_empty_database(cli, refused, tmp_path):
@@ -203,12 +209,12 @@ def test_import_of_databases(cli, refused, tmp_path):
 def test_what_is_imported_is_marked_until_it_is_proven(cli, refused, solved, tmp_path):
     marked = str(tmp_path / "marked.db")
     assert cli("db", "import", marked, solved).output == ""
-    (told,) = json.loads(cli("db", "stats", marked, "--json").stdout)["fingerprints"]
-    assert told["unverified"] == told["rectangles"] > 3
+    (counts,) = json.loads(cli("db", "stats", marked, "--json").stdout)["fingerprints"]
+    assert counts["unverified"] == counts["rectangles"] > 3
     assert '"unverified": true}' in cli("db", "export", marked).stdout
     first = cli("db", "verify", marked, "--recompute", "--limit", "2")
     assert (first.exit_code, "2 unverified rectangles are right, 0 wrong" in first.stdout) == (0, True)
-    assert f"{told['rectangles'] - 2} are left" in first.stdout
+    assert f"{counts['rectangles'] - 2} are left" in first.stdout
     assert cli("db", "verify", marked, "--recompute").exit_code == 0
     assert cli("db", "export", marked).stdout == cli("db", "export", solved).stdout
     refused(cli("db", "verify", marked, "--limit", "2"), "give --recompute too", code=2)
@@ -217,7 +223,7 @@ def test_what_is_imported_is_marked_until_it_is_proven(cli, refused, solved, tmp
 @pytest.mark.parametrize(
     ("wrong", "words"), [(block(99), "stored is cost 99"), (block(0, AnswerKind.NONE), "no program")]
 )
-def test_what_is_imported_and_wrong_is_told_and_removed(cli, refused, tmp_path, wrong, words):
+def test_wrong_imported_answers_are_listed_and_removed(cli, refused, tmp_path, wrong, words):
     path = str(tmp_path / "a.db")
     assert cli("db", "import", path, made(tmp_path / "theirs.db", wrong)).output == ""
     refused(cli("db", "verify", path, "--recompute"), "FillZero(2×2", words, "1 wrong and removed", "hint:")
@@ -232,8 +238,8 @@ def test_prune(cli, tmp_path):
     assert "dropped 1 fingerprints and 1 rectangles" in cli("db", "prune", path, "--yes").stdout
     assert "dropped 0 fingerprints and 1 rectangles" in cli("db", "prune", path, "--lower", "--yes").stdout
     assert "dropped 0 fingerprints and 0 rectangles" in cli("db", "prune", path).stdout
-    (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
-    assert (told["rectangles"], told["lower"]) == (1, 0)
+    (counts,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
+    assert (counts["rectangles"], counts["lower"]) == (1, 0)
     assert "is not damaged" in cli("db", "verify", path, "--sample", "0").stdout
 
 

@@ -35,7 +35,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def expected() -> dict[int, Impl]:
     """Programs found without a database."""
-    return {size: matmul(size).synthesize().impl for size in (4, 8, 16)}
+    return {size: matmul(size).synthesize().impl for size in (4, 8)}
 
 
 @pytest.mark.slow
@@ -51,12 +51,12 @@ def test_search_goes_on_from_what_smaller_goals_left(
 
 @pytest.mark.slow
 def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dict[int, Impl], avx2: Target) -> None:
-    matmul(16).synthesize(SpecStore(tmp_path / "specs.db"))
+    matmul(8).synthesize(SpecStore(tmp_path / "specs.db"))
     store = SpecStore(tmp_path / "specs.db")
-    assert store.program(avx2, matmul(16).spec) == expected[16]
-    assert all(store.program(avx2, node.spec) == node for node in walk(expected[16]))  # pyright: ignore
-    again = matmul(16)
-    assert again.synthesize(store).impl == expected[16]
+    assert store.program(avx2, matmul(8).spec) == expected[8]
+    assert all(store.program(avx2, node.spec) == node for node in walk(expected[8]))  # pyright: ignore
+    again = matmul(8)
+    assert again.synthesize(store).impl == expected[8]
     assert again.searches.of(store).solved == 0
 
 
@@ -80,22 +80,22 @@ def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
     return count
 
 
-def test_bounds_that_are_told_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, avx2: Target) -> None:
+def test_reported_bounds_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, avx2: Target) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
     path, goal = tmp_path / "specs.db", matmul(4)
-    told = 0
+    reported = 0
 
     def see(progress: Progress) -> None:
-        nonlocal told
+        nonlocal reported
         if progress.low and progress.high != progress.low:
-            # Another process would see as much, whatever becomes of this one.
+            # Another process finds the same bound.
             entry = SpecStore(path).find(avx2, goal.spec)
             assert entry
             assert (entry.kind, entry.cost) == (AnswerKind.LOWER, progress.low)
-            told += 1
+            reported += 1
 
     found = goal.synthesize(SpecStore(path), see, SearchBudget())
-    assert told > 1
+    assert reported > 1
     entry = SpecStore(path).find(avx2, goal.spec)
     assert entry
     assert (entry.kind, entry.cost) == (AnswerKind.EXACT, cost_and_peak(found.impl).cost)
@@ -111,13 +111,13 @@ def test_what_is_in_progress_is_saved_from_time_to_time(tmp_path: Path, monkeypa
 
 def test_after_saving_has_failed_nothing_more_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
-    with pytest.warns(NotSaved) as told:
+    with pytest.warns(NotSaved) as warned:
         assert saves(monkeypatch, tmp_path / "a.db", fails=True) == 1
-    assert len(told) == 1
+    assert len(warned) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("iterations", [3, 8, 12])
+@pytest.mark.parametrize("iterations", [3, 8])
 def test_a_search_that_was_stopped_goes_on(tmp_path: Path, expected: dict[int, Impl], iterations: int) -> None:
     seen: list[Progress] = []
 
@@ -128,5 +128,5 @@ def test_a_search_that_was_stopped_goes_on(tmp_path: Path, expected: dict[int, I
 
     store = SpecStore(tmp_path / "specs.db")
     with pytest.raises(KeyboardInterrupt):
-        matmul(16).synthesize(store, progress=stop)
-    assert matmul(16).synthesize(SpecStore(tmp_path / "specs.db")).impl == expected[16]
+        matmul(8).synthesize(store, progress=stop)
+    assert matmul(8).synthesize(SpecStore(tmp_path / "specs.db")).impl == expected[8]

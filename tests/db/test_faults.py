@@ -39,19 +39,18 @@ def public() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_kill_at_random_moments(tmp_path: Path) -> None:
-    found = kills.kill(tmp_path / "killed.db", 30, random.Random(0))
-    assert found["kills"] == 30
-    assert found["commits"] >= sum(turn % 6 for turn in range(30))
+    found = kills.kill(tmp_path / "killed.db", 12, random.Random(0))
+    assert found["kills"] == 12
+    assert found["commits"] >= sum(turn % 6 for turn in range(12))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 4])
-def test_processes_that_write_one_file_at_once(processes: int, tmp_path: Path) -> None:
-    assert kills.together(tmp_path / "many.db", processes, 15)["commits"] == 15 * processes
+def test_processes_that_write_one_file_at_once(tmp_path: Path) -> None:
+    assert kills.together(tmp_path / "many.db", 3, 10)["commits"] == 30
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("change", "times"), [("flip", 150), ("tear", 50), ("truncate", 50)])
+@pytest.mark.parametrize(("change", "times"), [("flip", 60), ("tear", 20), ("truncate", 20)])
 def test_damage(change: str, times: int, whole: Path) -> None:
     found = flips.damage(whole, 3, times, random.Random(1), getattr(flips, change))
     assert found.total() == times

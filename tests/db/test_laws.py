@@ -148,12 +148,12 @@ def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
     """Whatever is asked, the store says what follows from the cells, and no more."""
     for table in range(len(LABELS)):
         asked = [*product(SHAPES, LIMITS)]
-        for shape, limit in asked[:: 1 + len(asked) // 150]:
+        for shape, limit in asked[:: 1 + len(asked) // 60]:
             assert store.find(TARGET, spec(table, shape, limit)) == world.claimed(cells, table, shape, limit)
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(worlds, pieces)
 def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
@@ -165,7 +165,7 @@ def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(worlds, pieces)
 def test_text_and_merging_keep_every_answer(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
@@ -184,7 +184,7 @@ def test_text_and_merging_keep_every_answer(world: World, pieces: list[list[Cell
             check(copy, world, cells)
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(worlds, pieces)
 def test_dropping_bounds_keeps_answers(world: World, pieces: list[list[Cell]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +194,7 @@ def test_dropping_bounds_keeps_answers(world: World, pieces: list[list[Cell]]) -
         check(store, world, [cell for piece in pieces for cell in piece if cell.slack is None])
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(worlds, pieces)
 def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
@@ -212,7 +212,7 @@ def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(worlds, pieces)
 def test_nothing_is_added_unless_all_is(world: World, pieces: list[list[Cell]]) -> None:
     exact = Cell(0, (4, 4), LIMITS[-1], None)

@@ -45,7 +45,7 @@ def test_goals_are_written_to_the_database_given_with_them(tmp_path: Path) -> No
     assert knows(other, goals["a"])
 
 
-def test_progress_is_told_to_who_asked() -> None:
+def test_progress_is_reported_to_the_callback() -> None:
     goals = morello.parse(TEXT)
     heard: list[Progress] = []
     goals["c"].synthesize(progress=heard.append)
@@ -56,7 +56,7 @@ def test_progress_is_told_to_who_asked() -> None:
     assert len(heard) == count
 
 
-def test_progress_is_not_told_after_a_search_that_fails() -> None:
+def test_progress_is_not_reported_after_a_search_that_fails() -> None:
     goal = morello.goal("Matmul(1×1×1×2, L1, L1, L1, serial)", target="x86_avx2")
 
     def stop(progress: Progress) -> None:

@@ -40,8 +40,8 @@ def merged(path: Path, *others: SpecStore, trust: bool = False) -> SpecStore:
     return store
 
 
-def told(path: Path, target: Target, blocks: Sequence[AnswerBlock]) -> SpecStore:
-    """A database that was told some answers."""
+def store_of(path: Path, target: Target, blocks: Sequence[AnswerBlock]) -> SpecStore:
+    """Return a database of some unverified answers."""
     theirs = SpecStore(path.with_name(f"{path.name}.theirs"))
     theirs.add(target, blocks)
     return merged(path, theirs)
@@ -111,7 +111,7 @@ def test_what_was_found_here_is_never_marked_by_merging(solved: tuple[morello.Go
 
 def test_nobody_is_believed_that_there_is_no_program(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
-    store = told(tmp_path / "a.db", first.target, denied(first))
+    store = store_of(tmp_path / "a.db", first.target, denied(first))
     assert marks(store) == 1
     assert store.find(first.target, first.spec) is None
     assert goal().synthesize(db=store).impl == first.impl
@@ -123,7 +123,7 @@ def test_nobody_is_believed_that_there_is_no_program(solved: tuple[morello.Goal,
 def test_bounds_of_others_are_not_believed(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
     bound = attrs.evolve(denied(first)[0], kinds=np.array([AnswerKind.LOWER], dtype=np.int8), costs=np.array([10**6]))
-    store = told(tmp_path / "a.db", first.target, [bound])
+    store = store_of(tmp_path / "a.db", first.target, [bound])
     assert store.find(first.target, first.spec) is None
     assert goal().synthesize(db=store).impl == first.impl
 
@@ -143,7 +143,7 @@ def test_a_cost_that_the_program_has_not_is_damage(
     first, _ = solved
     assert isinstance(first.impl, Node)
     cost = cost_and_peak(first.impl).cost + by
-    store = told(tmp_path / "a.db", first.target, changed(first.impl, costs=np.array([cost])))
+    store = store_of(tmp_path / "a.db", first.target, changed(first.impl, costs=np.array([cost])))
     with pytest.raises(Damaged, match=f"stored is cost {cost:,}"):
         goal().synthesize(db=store)
 
@@ -151,7 +151,7 @@ def test_a_cost_that_the_program_has_not_is_damage(
 def test_what_rests_on_anothers_word_is_marked_too(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
     _, others = parts(first.impl)
-    store = told(tmp_path / "a.db", first.target, others)
+    store = store_of(tmp_path / "a.db", first.target, others)
     before = marks(store)
     again = goal()
     assert again.synthesize(db=store).impl == first.impl
@@ -164,7 +164,7 @@ def test_what_rests_on_anothers_word_is_marked_too(solved: tuple[morello.Goal, S
 
 def test_two_others_that_contradict_each_other(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, theirs = solved
-    store = told(tmp_path / "a.db", first.target, denied(first))
+    store = store_of(tmp_path / "a.db", first.target, denied(first))
     with pytest.raises(Conflict):
         import_tables(store, theirs.tables())
     assert marks(store) == 1
@@ -173,7 +173,7 @@ def test_two_others_that_contradict_each_other(solved: tuple[morello.Goal, SpecS
 def wrong_and_right(first: morello.Goal, path: Path) -> SpecStore:
     """A database with an unverified program, whose stored cost is too low, and an unverified answer NONE."""
     assert isinstance(first.impl, Node)
-    return told(path, first.target, changed(first.impl, costs=np.array([cost_and_peak(first.impl).cost - 1])))
+    return store_of(path, first.target, changed(first.impl, costs=np.array([cost_and_peak(first.impl).cost - 1])))
 
 
 def test_proving_takes_marks_off_and_wrong_answers_out(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_proving_takes_marks_off_and_wrong_answers_out(solved: tuple[morello.Goa
     assert marks(store) == 0
 
 
-def test_proving_tells_what_is_wrong(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_recomputation_reports_wrong_answers(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
     store = wrong_and_right(first, tmp_path / "a.db")
     before = marks(store)

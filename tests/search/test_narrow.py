@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from morello.db.database_cache import DatabaseCache
-from morello.db.incumbents import find_incumbent
+from morello.db.program_texts import find_incumbent
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32, I8
