@@ -70,29 +70,31 @@ def built(program: Program, compiler: Compiler) -> Path:
 
 @pytest.fixture
 def prove(pytestconfig: pytest.Config) -> Prove:
-    """Emit a program and hold it against numpy, the reference, the compilers' warnings and the sanitizers.
+    """Return a function that emits a program, builds it without warnings, and checks it with numpy and the reference.
 
-    A run without slow tests takes one compiler and no sanitizers, as compiling is most of what such a run does.
+    A run with slow tests also runs the program under each sanitizer, and for `each_compiler` builds it with every
+    compiler installed. Compiling takes most of the time of such tests.
     """
     quick = "not slow" in (pytestconfig.getoption("markexpr") or "")
 
-    def check(impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None) -> Kernel:
+    def check(impl: Impl, target: Target, name: str = "kernel", each_compiler: bool = False) -> Kernel:
         program = target.emitter.emit(impl, target, name)
-        kernel = None
-        for compiler in compilers or available_compilers()[: 1 if quick else None]:
-            kernel = Kernel.of(impl, target, program, compiler)
-            kernel.function.library = built(program, compiler)
-            kernel.check()
-            if quick:
-                continue
+        first, *others = available_compilers()
+        kernel = Kernel.of(impl, target, program, first)
+        kernel.function.library = built(program, first)
+        kernel.check()
+        for compiler in others if each_compiler and not quick else ():
+            again = Kernel.of(impl, target, program, compiler)
+            again.function.library = built(program, compiler)
+            again.check()
+        if not quick:
             rng = np.random.default_rng(0)
             arrays = [empty(tensor) for tensor in impl.spec.operands]
             for array in arrays:
                 array[...] = rng.integers(0, 9, array.shape).astype(array.dtype)
             for sanitizers in (SANITIZERS, *(("thread",) if program.parallel else ())):
-                for output in run_sanitized(program, impl.spec, arrays, compiler, sanitizers=sanitizers):
+                for output in run_sanitized(program, impl.spec, arrays, first, sanitizers=sanitizers):
                     assert not np.isnan(output.astype(np.float64)).any()
-        assert kernel is not None
         return kernel
 
     return check

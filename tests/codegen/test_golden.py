@@ -1,6 +1,6 @@
-"""The emitted C, held by golden files: a change of code generation shows as a diff of what people read.
+"""Emitted C equals the golden files, so that a change of code generation shows as a diff of C.
 
-Write them anew with `MORELLO_UPDATE_GOLDEN=1 pytest tests/codegen/test_golden.py`.
+Update them with `MORELLO_UPDATE_GOLDEN=1 pytest tests/codegen/test_golden.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from morello.host import missing_features
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
-#: Files of a Spec each, named like it; their schedules leave search next to nothing.
+#: Files of a Spec each, named like it; their schedules leave little to search.
 CASES = {path.stem: path for path in (*GOLDEN.glob("*.spec"), EXAMPLES / "figure1.spec", EXAMPLES / "gemm_6x16.spec")}
-#: Lines that a person reads at a sitting, without what shares loops among threads, which is always the same.
+#: The most lines of a golden file, not counting the runtime of threads, which is always the same.
 READABLE = 220
 
 
@@ -45,7 +45,7 @@ def test_emitted_c_is_as_reviewed(kernel: Kernel) -> None:
 def test_emitted_c_is_right(kernel: Kernel, prove: Callable[..., Kernel]) -> None:
     if missing := missing_features((*kernel.target.info.cpu_features, *kernel.program.cpu_features)):
         pytest.skip(f"this machine lacks {', '.join(missing)}")
-    prove(kernel.impl, kernel.target, kernel.program.name)
+    prove(kernel.impl, kernel.target, kernel.program.name, each_compiler=True)
 
 
 def test_both_targets_have_golden_files_of_each_kind() -> None:
