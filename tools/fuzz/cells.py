@@ -1,0 +1,147 @@
+"""Search for a small program of every cell of docs/primitives.md, and compare what it finds with the cell.
+
+    python -m tools.fuzz.cells [--target NAME]
+
+Exit code 1 if anything differs. tests/search runs the same on every third cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Impl, KernelCall, Node, walk
+from morello.ir.numbers import product
+from morello.ir.ops import by_name
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.plugins.registry import installed
+from morello.search.session import SearchSession
+from tools.primitives import NONE, TARGETS, VECTOR
+
+PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
+#: Sizes by the number of iteration dimensions that an operation has, None for any.
+SHAPES = {None: "1×2", 3: "1×1×2", 4: "1×1×2×2", 7: "1×1×2×1×1×1×1", 8: "1×1×1×2×1×1×1×1"}
+#: Outputs that are not only padding.
+PADDED = {None: "3×3", 7: "1×1×1×3×3×1×1", 8: "1×1×1×1×3×3×1×1"}
+#: Graphs by their rows on the page.
+GRAPHS = {
+    "LayerNorm": "LayerNorm(1×1, {0}, {0}, {0}, {0}, serial)",
+    "RMSNorm": "RMSNorm(1×1, {0}, {0}, {0}, serial)",
+    "Matmul, Matmul": "Compose([Matmul, Matmul], [(1×1×1, {1}), (1×1×2, {1}), (1×2×1, {1}), (1×1×1, {1})], serial)",
+    "Matmul, bias, Gelu": "Compose([y = Gelu(c), c = Add[over=[0, 1]](h, b), h = Matmul(x, w)], "
+    "[x: (1×1×2, {1}), w: (1×2×1, {1}), b: (1×1×1, {1}), y: (1×1×1, {1})], serial)",
+    "Matmul, Relu": "Compose([Relu, Matmul], [(1×1×2, {1}), (1×2×2, {1}), (1×1×2, {1})], serial)",
+    "Conv, Relu": "Compose([Relu, Conv], [(1×1×2×2, {1}), (1×1×2×2, {1}), (1×1×1×1, {1})], serial)",
+    "Matmul, Scale, Softmax, Matmul": "Compose([Matmul, Softmax, Scale[by=0.5], Matmul], "
+    "[(1×1×1, {1}), (1×1×2, {1}), (1×2×1, {1}), (1×1×1, {1})], serial)",
+}
+
+
+@attrs.frozen
+class PageRow:
+    """A row of a table of the page: the heads of its nonempty cells, and their words."""
+
+    target: str
+    name: str
+    cells: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"{self.target}-{self.name}"
+
+
+def rows() -> Iterator[PageRow]:
+    """Yield the rows of the page."""
+    for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
+        target, *lines = section.splitlines()
+        tables = [[*lines] for bar, lines in itertools.groupby(lines, lambda line: line.startswith("|")) if bar]
+        for head, _, *body in tables:
+            for line in body:
+                name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+                heads = [cell.strip() for cell in head.strip("|").split("|")][1:]
+                filled = tuple((column, cell) for column, cell in zip(heads, cells, strict=True) if cell)
+                yield PageRow(target, name.strip("`"), filled)
+
+
+def sample(every: int) -> Iterator[PageRow]:
+    """Yield the rows with only each `every`-th cell, other ones for each target."""
+    count = itertools.count()
+    for row in rows():
+        kept = tuple(cell for cell in row.cells if (next(count) + TARGETS.index(row.target)) % every == 0)
+        if kept:
+            yield attrs.evolve(row, cells=kept)
+
+
+def text_of(row: PageRow, column: str, level: str) -> str:
+    """Return the Spec of a cell, with all operands in one level."""
+    if row.name in GRAPHS:
+        return GRAPHS[row.name].format(f"({column}, {level})", f"{column}, {level}")
+    if row.name.startswith("from "):
+        return f"Move(1×2, ({row.name[5:]}, {level}), ({column[3:]}, {level}), serial)"
+    op = by_name(row.name.split("[")[0])
+    padded = "padding" in row.name or op.name == "Pad"
+    # Parts are as long as the last dimension.
+    part = re.search(r"\[of=(\d+)\]", row.name)
+    shape = f"1×{part[1]}" if part else (PADDED if padded else SHAPES)[op.rank]
+    inputs, _, output = column.rpartition(" → ")
+    named = itertools.cycle(inputs.split(" · ") if inputs else [output])
+    dtypes = [output if one.writes else next(named) for one in op.operands(shape.count("×") + 1)]
+    return f"{row.name}({shape}, {', '.join(f'({dtype}, {level})' for dtype in dtypes)}, serial)"
+
+
+def small(row: PageRow, column: str, target: Target) -> Spec:
+    """Return the Spec of a cell, with little memory, which keeps search short."""
+    registers, vectors, cache = target.levels[:3]
+    spec = parse_spec(text_of(row, column, cache.name), target)
+    limits = (8 * registers.unit, vectors.unit, 4 * cache.unit, *(0 for _ in target.levels[3:]))
+    return attrs.evolve(spec, limits=target.limits(limits))
+
+
+def widest(impl: Impl, spec: Spec) -> int:
+    """Return the largest operand, in values, of a program's calls of kernels for the Spec's own operation."""
+    ops = spec.op, spec.op.accumulating()
+    calls = [node for node in walk(impl) if isinstance(node, Node) and isinstance(node.expansion, KernelCall)]
+    own = [one.spec for one in calls if one.spec.op in ops and types(one.spec) == types(spec)]
+    return max((int(product(tensor.shape)) for one in own for tensor in one.operands), default=0)
+
+
+def types(spec: Spec) -> list[str]:
+    return [state.dtype.name for state in spec.logical.states]
+
+
+def mistakes(row: PageRow) -> list[str]:
+    """Return a line on each cell of a row that search contradicts."""
+    target = installed().target(row.target)
+    specs = [small(row, column, target) for column, _ in row.cells]
+    wrong = []
+    for (column, cell), spec, impl in zip(row.cells, specs, SearchSession(target).programs(specs), strict=True):
+        if (impl is None) != (cell == NONE):
+            wrong.append(f"{row}, {column}: the page says {cell}, search finds {'no' if impl is None else 'a'} program")
+        # Where no kernel takes vectors, the program has smaller parts only.
+        elif impl is not None and cell != VECTOR and widest(impl, spec) >= 2:
+            wrong.append(f"{row}, {column}: the page says {cell}, but a kernel takes {widest(impl, spec)} values")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--target", choices=TARGETS, action="append", help="by default all, in turn")
+    options = parser.parse_args()
+    found = False
+    for row in rows():
+        if row.target in (options.target or TARGETS):
+            wrong = mistakes(row)
+            found = found or bool(wrong)
+            print("\n".join(wrong) or f"{row}: {len(row.cells)} cells are right", flush=True)
+    return int(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
