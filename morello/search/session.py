@@ -198,11 +198,11 @@ class SearchSession:
         if self.programs([spec]) == [None]:
             return []
         solver = self._ready_solver()
-        (cell,) = solver.engine.directory.nodes_of([spec])
-        if solver.core.chosen(cell).priority == RECALLED:
-            solver.choose_own(cell)
-        ranking = solver.ranking(cell, solver.core.chosen(cell).priority, count)
-        return [Alternative(solver.engine.step(cell, one.priority), int(one.cost), one.exact) for one in ranking]
+        (node,) = solver.engine.directory.nodes_of([spec])
+        if solver.core.chosen(node).priority == RECALLED:
+            solver.choose_own(node)
+        ranking = solver.ranking(node, solver.core.chosen(node).priority, count)
+        return [Alternative(solver.engine.step(node, one.priority), int(one.cost), one.exact) for one in ranking]
 
     def reset(self) -> None:
         """Release all that was computed."""

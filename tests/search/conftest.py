@@ -1,4 +1,4 @@
-"""Share the targets that the sweep knows among the tests of search."""
+"""Fixtures of the tests of search: targets of the sweep, layout bounds from the start."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tools.fuzz import sweep
 
 @pytest.fixture(scope="session")
 def target_named() -> Callable[[str], Target]:
-    """Give an installed target, the third party's `toy_cpu`, or `packing`, where copies in memory pay."""
+    """Return a function from the names of the sweep's targets to these."""
     return cache(sweep.target_named)
 
 
 @pytest.fixture(autouse=True)
 def finer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have search know layouts from the start, as it does where a proof is late: bounds by class alone look at less."""
+    """Build layout bounds at once, not only when the proof is late."""
     monkeypatch.setattr("morello.search.session.REFINE_AFTER", 0)
 
 
 @pytest.fixture
 def smaller_spaces(monkeypatch: pytest.MonkeyPatch) -> Callable[[SearchSession], list[Target]]:
-    """Return a function from searches to the smaller spaces that they will have looked at."""
+    """Return a function from searches to the lists of restricted spaces that they will search."""
 
     def of(search: SearchSession) -> list[Target]:
-        looked: list[Target] = []
+        spaces: list[Target] = []
         smaller = search.incumbents._restrict
-        monkeypatch.setattr(search.incumbents, "_restrict", lambda space: looked.append(space) or smaller(space))
-        return looked
+        monkeypatch.setattr(search.incumbents, "_restrict", lambda space: spaces.append(space) or smaller(space))
+        return spaces
 
     return of

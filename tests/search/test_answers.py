@@ -1,4 +1,4 @@
-"""Answers of search: exact, deterministic, monotone in memory, and clear when there is nothing to find."""
+"""Answers of search are exact, deterministic and monotone in memory; errors name the cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INTEGERS = "(u8, GL), (u8, GL), (u8, GL), serial"
 
 
 def small_spec(seed: int, target: Target, levels: tuple[str, ...] = ("L1", "VRF", "RF")) -> Spec:
-    """A Spec that the search without pruning solves at once: below GL, with little memory."""
+    """Return a Spec that the textbook recursion solves quickly: below GL, with little memory."""
     rng = random.Random(seed)
     name, shape = rng.choice(SMALL)
     op = by_name(name)
@@ -91,7 +91,7 @@ def test_too_little_memory_names_the_level(text: str, message: str | None, avx2:
         SearchSession(avx2).synthesize(spec)
 
 
-def test_no_kernel_at_all_says_which_there_are(avx2: Target) -> None:
+def test_the_error_without_any_kernel_names_those_of_the_operation(avx2: Target) -> None:
     spec = parse_spec("MatmulAccum(1×1×4×4, (f32, VRF), (f32, VRF), (f32, VRF), serial)", avx2)
     with pytest.raises(NoImplementation, match="no implementation exists for MatmulAccum") as caught:
         SearchSession(avx2).synthesize(spec)

@@ -1,4 +1,4 @@
-"""Search on blocks: it gives what the textbook recursion gives, whatever else is asked with it, and its laws hold."""
+"""Search on blocks equals the textbook recursion, whatever is searched with it, and its laws hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from morello.testing.textbook import Textbook, differences, expansions
 from tools.fuzz.sweep import NAMES, Bounded, Enough, random_goal, toy_plugin
 
 TargetNamed = Callable[[str], Target]
-#: What an expansion comes to: its own cost, and its parts as cells with how often each runs.
+#: An expansion: its own cost, and its parts as nodes with their numbers of runs.
 Outcome = tuple[int, tuple[tuple[int, int], ...]]
 
 seeds = st.integers(0, 10**9)
@@ -47,7 +47,7 @@ def goals(target: Target, seed: int, count: int) -> list[Spec]:
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(name=names, seed=seeds)
 def test_random_goals_have_the_programs_of_the_recursion(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
@@ -71,7 +71,7 @@ def test_pruning_changes_no_answer(name: str, seed: int, target_named: TargetNam
 @pytest.mark.slow
 @settings(max_examples=4)
 @given(name=names, seed=seeds, rng=st.randoms(use_true_random=False))
-def test_what_else_is_asked_changes_no_answer(
+def test_answers_do_not_depend_on_other_goals(
     name: str, seed: int, rng: random.Random, target_named: TargetNamed
 ) -> None:
     target = target_named(name)
@@ -127,51 +127,51 @@ def test_serial_and_parallel_specs_in_one_search(avx2: Target) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_named: TargetNamed) -> None:
-    """At a budget without end, a cell has the edges that single rewrites of its Spec give, the same step first."""
+    """Without a limit on the cost, a node has the hyperedges of single rewrites of its Spec, the same step first."""
     target, rng = target_named(name), random.Random(seed)
     specs = goals(target, seed, 4)
     engine = Engine([spec.logical for spec in specs], target, prune=False)
     pending, compared = [*dict.fromkeys(engine.directory.nodes_of(specs))], 0
     for _ in range(4):
         children: set[int] = set()
-        for cell in pending:
+        for node in pending:
             found: dict[Outcome, int] = {}
-            for edge in engine.core.hyperedges(cell, np.inf):
+            for edge in engine.core.hyperedges(node, np.inf):
                 parts = zip(edge.parts, map(int, edge.times), strict=True)
                 outcome = int(edge.own), tuple(sorted(parts))
                 found[outcome] = min(edge.priority, found.get(outcome, edge.priority))
                 children.update(edge.parts)
-            logical = engine.directory.logical(cell)
-            told = {outcome: str(engine.step(cell, priority)) for outcome, priority in found.items()}
-            assert told == outcomes(engine, cell, logical), logical
-            compared += len(told)
+            logical = engine.directory.logical(node)
+            steps = {outcome: str(engine.step(node, priority)) for outcome, priority in found.items()}
+            assert steps == outcomes(engine, node, logical), logical
+            compared += len(steps)
         pending = rng.sample(sorted(children), min(20, len(children)))
     assert compared
 
 
-def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, str]:
-    """Return the outcomes of single rewrites of a cell's Spec, each with the first step that has it."""
+def outcomes(engine: Engine, node: int, logical: LogicalSpec) -> dict[Outcome, str]:
+    """Return the outcomes of single rewrites of a node's Spec, each with its first step."""
     target = engine.target
-    limits = tuple(engine.packed_limits.bytes(engine.core.nodes(cell, 1).limits)[0].tolist())
+    limits = tuple(engine.packed_limits.bytes(engine.core.nodes(node, 1).limits)[0].tolist())
     found: dict[Outcome, str] = {}
     for made in expansions(logical, target):
         lowered = child_limits(made, limits, target.grids)
         if lowered is None:
             continue
         children = [Spec(part.logical, own) for part, own in zip(made.parts, lowered, strict=True)]
-        cells = engine.directory.nodes_of(children)
-        parts = sorted((child, int(part.times)) for child, part in zip(cells, made.parts, strict=True))
+        nodes = engine.directory.nodes_of(children)
+        parts = sorted((child, int(part.times)) for child, part in zip(nodes, made.parts, strict=True))
         found.setdefault((int(made.cost), tuple(parts)), str(made.step))
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(2))
-def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNamed) -> None:
-    """No Spec costs less than its first bound, and search ends with its cost: on every Spec below some goals."""
+@pytest.mark.parametrize("seed", [1])
+def test_bounds_and_costs_of_nodes(name: str, seed: int, target_named: TargetNamed) -> None:
+    """No Spec below some goals costs less than its first bound, and search ends with its cost."""
     target = target_named(name)
     textbook = Bounded(target)
     for spec in goals(target, seed, 3):
@@ -182,17 +182,17 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNam
     engine = Engine([spec.logical for spec in goals(target, seed, 3)], target).refined()
     assert engine
     assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
-    cells = engine.directory.nodes_of([*textbook.seen])
-    assert np.all(engine.core.nodes().low[cells] <= costs)
-    Solver(engine).solve(cells)
+    nodes = engine.directory.nodes_of([*textbook.seen])
+    assert np.all(engine.core.nodes().low[nodes] <= costs)
+    Solver(engine).solve(nodes)
     known = engine.core.nodes()
-    assert np.array_equal(known.low[cells], costs)
-    assert np.array_equal(known.high[cells], costs)
+    assert np.array_equal(known.low[nodes], costs)
+    assert np.array_equal(known.high[nodes], costs)
 
 
 @pytest.mark.slow
-def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
-    """Cells and tables have the same numbers in each, but stand for other Specs."""
+def test_searches_in_two_threads_are_independent(avx2: Target) -> None:
+    """Nodes and tables have the same numbers in each, but stand for other Specs."""
     texts = (
         "(Matmul(1×5×3×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
         "(Matmul(1×2×9×4, L1, L1, L1, serial), [8, 0, 0, 0, 0])",
@@ -208,7 +208,9 @@ def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_built_where_it_was_not_installed(avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_is_built_if_it_is_not_installed(
+    avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = parse_spec("(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 0, 0, 0, 0])", avx2)
     expected = SearchSession(avx2).synthesize(spec)
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "cache"))
@@ -244,9 +246,9 @@ def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> Non
     spec = parse_spec(text, avx2)
     assert 2**32 < cost_and_peak(SearchSession(avx2).synthesize(spec)).cost == cost
     engine = Engine([spec.logical], avx2)
-    cells = engine.directory.nodes_of([spec])
-    Solver(engine).solve(cells)
-    assert engine.core.costs(cells[0]) == (cost, cost)
+    nodes = engine.directory.nodes_of([spec])
+    Solver(engine).solve(nodes)
+    assert engine.core.costs(nodes[0]) == (cost, cost)
 
 
 @pytest.mark.slow
@@ -258,7 +260,7 @@ def test_costs_past_53_bits_are_an_error(avx2: Target) -> None:
 
 @pytest.mark.parametrize("prune", [True, False])
 def test_a_kernel_past_53_bits_is_an_error(prune: bool) -> None:
-    """Also where no bound says so before the round that finds it. As floats, both kernels cost the same."""
+    """Also if no bound shows it earlier. As floats, both kernels cost the same."""
     plugin = toy_plugin()
     zero = next(kernel for kernel in plugin.kernels if kernel.name == "Zero")
     costs = {"Dear": 2**53 + 1, "Cheap": 2**53}
@@ -387,7 +389,7 @@ def test_sizes_that_are_no_powers_of_two(sizes: str, avx2: Target) -> None:
         ("x86_avx512", "Add(4, (i16, L1), (u8, L1), (u32, GL), serial)", 137),
     ],
 )
-def test_new_tensors_in_vectors_beside_sizes_of_one(name: str, text: str, cost: int) -> None:
+def test_new_tensors_in_vectors_next_to_sizes_of_one(name: str, text: str, cost: int) -> None:
     """Steps that put a new tensor into vector registers are tried, though smaller sizes on the way fill none."""
     target = installed().target(name)
     spec = parse_spec(text, target)

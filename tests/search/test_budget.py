@@ -1,4 +1,4 @@
-"""Search that ends before the proof: what it gives is a program, and its bound is true."""
+"""Search that ends before the proof returns a program and a valid lower bound."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_a_memory_limit_leaves_a_program_with_a_bound(avx2: Target, monkeypatch:
     most = 1 << 50
     ended: list[bool] = []
     for turns in (0, 10, 100, 1000, 100_000):
-        asked = iter(range(turns))
-        taken = lambda asked=asked: 2 * most * (next(asked, None) is None)  # noqa: E731
+        calls = iter(range(turns))
+        taken = lambda calls=calls: 2 * most * (next(calls, None) is None)  # noqa: E731
         monkeypatch.setattr("morello.search.budget.resident_recently", taken)
         with suppress(MorelloError):
             found = SearchSession(avx2).search_within(spec, SearchBudget(memory=most))

@@ -1,4 +1,4 @@
-"""Class bounds are a fixed point: no step of the relaxed problem, worked out limit by limit, lowers any of them."""
+"""Class bounds are a fixed point: no step of the relaxed problem, computed limit by limit, lowers any of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def under(bounds: Bounds, own: SpaceBounds, tuple_: int, shape: int, limits: Int
 
 
 def moved(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Ints) -> list[Floats]:
-    """Return what all moves of a class tuple cost at least."""
+    """Return the least costs of all moves of a class tuple."""
     moves, found = bounds.of(MoveBounds), []
     for operand, cls in enumerate(own.classes[number].tolist()):
         for move in moves.classes(own.space.key, operand, cls):
@@ -62,7 +62,7 @@ def moved(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Int
 
 
 def looped(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Ints) -> list[Floats]:
-    """Return what all loops of a class tuple that leave its space cost at least."""
+    """Return the least costs of all loops of a class tuple that leave its space."""
     found = []
     for loop in bounds.of(LoopBounds).leaving(own.space):
         classes = own.classes[number : number + 1]
@@ -77,7 +77,7 @@ def looped(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: In
 
 
 def staged(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Ints) -> list[Floats]:
-    """Return what all pipelines of a class tuple cost at least."""
+    """Return the least costs of all pipelines of a class tuple."""
     found = []
     for pipeline in bounds.of(PipelineBounds).on(own):
         if number not in pipeline.rows or any(part.shape[shape] < 0 for part in pipeline.table.parts):

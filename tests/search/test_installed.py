@@ -1,4 +1,4 @@
-"""The compiled part of search that was installed is used for the sources it was built of, and for no others."""
+"""The installed engine is used with the sources that it was built from only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRINTS = "from morello.search.library import installed; from morello.search.libr
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Return a copy of the package, without a compiled part of search."""
+    """Return a copy of the package, without the compiled engine."""
     return copytree(ROOT / "morello", tmp_path / "morello", ignore=ignore_patterns("__pycache__", "*.so"))
 
 
@@ -34,7 +34,7 @@ def library_of(package: Path) -> Path:
 
 
 @pytest.mark.parametrize("edited", ["bounds/moves.c", "layout_bounds/layouts.h", "solve/_engine.h"])
-def test_a_library_of_other_sources_is_passed_over_however_new(package: Path, edited: str) -> None:
+def test_a_library_of_other_sources_is_skipped_even_if_newer(package: Path, edited: str) -> None:
     assert printed(package, "installed()") == "None"
     library = library_of(package)
     library.write_bytes(b"\x7fELF" + printed(package, "digest()").encode() + b"\0")
@@ -45,7 +45,7 @@ def test_a_library_of_other_sources_is_passed_over_however_new(package: Path, ed
     assert printed(package, "installed()") == "None"
 
 
-def test_a_file_that_was_added_or_renamed_makes_other_sources(package: Path) -> None:
+def test_added_or_renamed_files_change_the_sources(package: Path) -> None:
     before = printed(package, "digest()")
     (package / "search" / "bounds" / "more.c").touch()
     after = printed(package, "digest()")

@@ -1,4 +1,4 @@
-"""Tables of kernels: what each kernel costs on every shape and in all states, as it says of Specs one by one."""
+"""Tables of kernels: costs and memory of each kernel on all shapes and states equal those of single Specs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_costs_and_needs_are_those_of_single_specs(text: str, avx2: Target) -> N
             assert tuple(map(int, checked_needs(kernel, logical, avx2))) == table.needs
 
 
-def test_every_call_that_a_kernel_accepts_is_there(avx2: Target) -> None:
+def test_tables_have_every_call_that_a_kernel_accepts(avx2: Target) -> None:
     rng, tables = random.Random(0), tables_of(GOALS[0], avx2)
     for key, kernels in tables.of(KernelTables).by_key.items():
         space, states = tables.spaces.by_key[key], tables.states
@@ -105,7 +105,7 @@ def ragged(spec: LogicalSpec, machine: object) -> tuple[Num, ...]:
         (pair, r"its cost has one value per Spec, not \(2,\)"),
     ],
 )
-def test_costs_that_cannot_be(cost: Cost, what: str) -> None:
+def test_invalid_costs_are_errors(cost: Cost, what: str) -> None:
     plugin = toy_plugin()
     kernels = tuple(attrs.evolve(kernel, cost=cost) for kernel in plugin.kernels)
     target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=kernels)).target("toy_cpu")

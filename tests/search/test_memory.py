@@ -1,4 +1,4 @@
-"""Memory that search may take: also what it makes before it begins counts."""
+"""Memory limits of search, which also count tables and bounds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TEXT = "(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 32, 64, 0, 0])"
 
 
 def steps(most: int) -> Callable[[], int]:
-    """Return a stand-in for `resident` that goes up by one each time, and past `most` then."""
-    asked = iter(range(1, 1 << 60))
-    return lambda: next(asked) if most else 0
+    """Return a stand-in for `resident` that grows by one per call if `most` is not 0."""
+    calls = iter(range(1, 1 << 60))
+    return lambda: next(calls) if most else 0
 
 
-def test_what_is_not_limited_is_not_watched() -> None:
+def test_no_limit_is_no_check() -> None:
     check_budget(1 << 62)
     with budget_guard(None):
         check_budget(1 << 62)
@@ -40,7 +40,7 @@ def test_limits_nest() -> None:
         check_budget()
 
 
-def test_what_is_about_to_be_made_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_about_to_be_allocated_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "resident_recently", lambda: 60)
     with budget_guard(100):
         check_budget(40)
@@ -49,7 +49,7 @@ def test_what_is_about_to_be_made_counts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it is at: tables and bounds of each kind look."""
+    """Tables and bounds of every kind check the limit."""
     spec = parse_spec(TEXT, avx2)
     count = 0
 
@@ -68,14 +68,14 @@ def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.
             Engine([spec.logical], avx2)
 
 
-def test_it_can_be_tried_again_with_more(avx2: Target) -> None:
+def test_a_search_can_be_repeated_with_more_memory(avx2: Target) -> None:
     spec, search = parse_spec(TEXT, avx2), SearchSession(avx2)
     with pytest.raises(MorelloError, match="more than 1 bytes of memory"):
         search.search_within(spec, SearchBudget(memory=1))
     assert search.search_within(spec, SearchBudget()).gap == 0
 
 
-def test_what_was_worked_out_can_be_forgotten(avx2: Target) -> None:
+def test_reset_releases_answers(avx2: Target) -> None:
     spec, search = parse_spec(TEXT, avx2), SearchSession(avx2)
     found, solved = search.synthesize(spec), search.solved
     search.reset()

@@ -1,4 +1,4 @@
-"""Smaller spaces have programs of the target's own, which help search on and change no proof."""
+"""Programs of restricted spaces are programs of the target: they speed up search and change no proof."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from morello.search.session import SearchSession
 TEXTS = [
     "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
     "Matmul(1×16×16×16, (f32, GL), (f32, GL, col_major), (f32, GL), serial)",
-    "Softmax(4×16, (f32, GL), (f32, GL), serial)",
-    "Conv[padding=1](1×4×2×5×5×3×3, (f32, GL), (f32, GL), (f32, GL), serial)",
+    "Softmax(2×8, (f32, GL), (f32, GL), serial)",
+    "Conv[padding=1](1×2×2×3×3×3×3, (f32, GL), (f32, GL), (f32, GL), serial)",
 ]
 
 
 @pytest.fixture(scope="module")
 def searches(avx2: Target) -> dict[str, SearchSession]:
-    """Return what knows the optima."""
+    """Return the searches of the whole space."""
     return {text: SearchSession(avx2) for text in TEXTS}
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_each_space_has_programs_of_its_own_and_those_of_the_first(
+def test_programs_of_restricted_spaces_cost_no_less_than_the_optimum(
     text: str, avx2: Target, searches: dict[str, SearchSession]
 ) -> None:
     spec = parse_spec(text, avx2)
@@ -54,10 +54,10 @@ def test_each_space_has_programs_of_its_own_and_those_of_the_first(
         assert cost_and_peak(again) == cost_and_peak(impl)
 
 
-def test_a_graph_of_many_stages_has_a_program_ahead(
+def test_a_graph_of_many_stages_starts_with_an_incumbent(
     avx2: Target, monkeypatch: pytest.MonkeyPatch, smaller_spaces: Callable[[SearchSession], list[Target]]
 ) -> None:
-    """Its pieces have tables each, so a first program is looked for before these are made, and no more than that."""
+    """Only the smallest space is searched before the tables of the stages are built."""
     norm = parse_spec("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", avx2)
     shapes = shapes_below(norm.logical, avx2)
     monkeypatch.setattr(incumbents, "MANY_SHAPES", shapes)
@@ -72,7 +72,7 @@ def test_a_graph_of_many_stages_has_a_program_ahead(
     assert [one.size_bits for one in spaces] == [one.size_bits for one in restricted(avx2)[:1]]
 
 
-def test_strips_that_kernels_ask_for_stay(avx2: Target) -> None:
+def test_restricted_spaces_keep_strips_that_kernels_need(avx2: Target) -> None:
     (*_, small) = restricted(avx2)
     assert {str(one) for one in small.layouts(I8, 3)} >= {"layout[0, 1, 2]", "layout[0, 1, 2, 1p4]"}
     assert not any(one.has_strips for one in small.layouts(F32, 3))
@@ -80,7 +80,7 @@ def test_strips_that_kernels_ask_for_stay(avx2: Target) -> None:
 
 @pytest.mark.parametrize(("many", "late"), [(0, 10**6), (10**6, 0)])
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_is_found_ahead_helps_on_and_changes_no_proof(
+def test_incumbents_of_restricted_spaces_change_no_proof(
     text: str,
     many: int,
     late: int,
@@ -107,7 +107,7 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
         ("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", 0),
     ],
 )
-def test_a_program_is_there_before_finer_bounds(
+def test_small_graphs_have_an_incumbent_before_layout_bounds(
     text: str,
     spaces: int,
     avx2: Target,
@@ -115,12 +115,12 @@ def test_a_program_is_there_before_finer_bounds(
     smaller_spaces: Callable[[SearchSession], list[Target]],
 ) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    spec, told = parse_spec(text, avx2), list[Progress]()
-    search = SearchSession(avx2, progress=told.append, refine_after=1)
-    looked = smaller_spaces(search)
+    spec, events = parse_spec(text, avx2), list[Progress]()
+    search = SearchSession(avx2, progress=events.append, refine_after=1)
+    explored = smaller_spaces(search)
     found = search.search_within(spec, SearchBudget(expansions=100_000))
-    *_, finer = [one for one in told if one.phase is Phase.LAYOUTS]
-    assert len(looked) == spaces
+    *_, finer = [one for one in events if one.phase is Phase.LAYOUTS]
+    assert len(explored) == spaces
     assert (finer.high is not None) == bool(spaces)
     assert found.low <= found.cost
     assert (
@@ -130,18 +130,18 @@ def test_a_program_is_there_before_finer_bounds(
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let search look into smaller spaces first, and be heard of after each turn."""
+    """Search restricted spaces first, and report progress after each turn."""
     monkeypatch.setattr(incumbents, "MANY_SHAPES", 0)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path) -> None:
-    spec, told = parse_spec(TEXTS[0], avx2), [Progress(0, 0.0)]
+def test_incumbents_survive_an_interrupt(avx2: Target, tmp_path: Path) -> None:
+    spec, events = parse_spec(TEXTS[0], avx2), [Progress(0, 0.0)]
 
     def stop(progress: Progress) -> None:
-        told.append(progress)
+        events.append(progress)
         if progress.high is not None:
             raise KeyboardInterrupt
 
@@ -150,11 +150,11 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
         search.search_within(spec, SearchBudget(expansions=100_000))
     known = search.incumbents.get(spec)
     assert known
-    assert cost_and_peak(known.impl).cost == known.cost == told[-1].high
+    assert cost_and_peak(known.impl).cost == known.cost == events[-1].high
     assert find_incumbent(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
 
 
-def test_smaller_spaces_are_parts_of_the_space_that_they_are_smaller_than(avx2: Target) -> None:
+def test_restricted_spaces_are_subsets(avx2: Target) -> None:
     spaces = [avx2, *restricted(avx2)]
     parts = [(space, part) for space in spaces for part in restricted(space)]
     assert len(parts) > len(spaces)
@@ -165,9 +165,7 @@ def test_smaller_spaces_are_parts_of_the_space_that_they_are_smaller_than(avx2: 
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
-    avx2: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_memory_limit_leaves_the_incumbent(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, budget = parse_spec(TEXTS[0], avx2), SearchBudget(expansions=100_000, memory=1 << 50)
 
     def fill(progress: Progress) -> None:
@@ -183,29 +181,27 @@ def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("phase", [Phase.TABLES, Phase.BOUNDS, Phase.LAYOUTS])
-def test_time_that_is_up_before_search_begins_leaves_what_is_known(
+def test_a_deadline_before_search_leaves_the_incumbent(
     phase: Phase, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, budget = parse_spec(TEXTS[0], avx2), SearchBudget(seconds=1000)
     optimum = SearchSession(avx2).solve(spec)
     assert optimum
-    told: list[Progress] = []
+    events: list[Progress] = []
 
     def end(progress: Progress) -> None:
-        told.append(progress)
+        events.append(progress)
         if progress.phase == phase and progress.high is not None:
             monkeypatch.setattr("morello.search.budget.time.monotonic", lambda: float("inf"))
 
     found = SearchSession(avx2, progress=end).search_within(spec, budget)
     assert found.low <= optimum.cost <= found.cost == cost_and_peak(found.impl).cost
-    # With bounds by class there is one of the goal.
-    assert (found.low > 1) == (phase == Phase.LAYOUTS) == (told[-1].low > 1)
+    # Class bounds include one of the goal.
+    assert (found.low > 1) == (phase == Phase.LAYOUTS) == (events[-1].low > 1)
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_space_has_a_first_program_though_its_tables_took_its_time(
-    avx2: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_tables_of_a_space_do_not_prevent_its_first_program(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     real, late = time.monotonic, [0]
     monkeypatch.setattr(incumbents, "_FEW_SHAPES", 0)
     monkeypatch.setattr(time, "monotonic", lambda: real() + late[0])
@@ -224,9 +220,7 @@ def test_a_space_has_a_first_program_though_its_tables_took_its_time(
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("room", [True, False])
-def test_there_is_a_bound_once_there_is_a_program_if_there_is_room_for_it(
-    room: bool, avx2: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incumbent_has_a_bound_if_memory_suffices(room: bool, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incumbents, "_FEW_SHAPES", 0)
     spec, search = parse_spec(TEXTS[0], avx2), SearchSession(avx2)
     known, made = known_before_spaces(search, spec, monkeypatch), search._build_for
@@ -245,7 +239,7 @@ def test_there_is_a_bound_once_there_is_a_program_if_there_is_room_for_it(
 
 
 def known_before_spaces(search: SearchSession, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Incumbent | None]:
-    """Return a list that takes in what is known of a Spec before each smaller space."""
+    """Return a list that gets the incumbent of a Spec before each restricted space is searched."""
     known, smaller = list[Incumbent | None](), search.incumbents._restrict
     monkeypatch.setattr(
         search.incumbents, "_restrict", lambda space: known.append(search.incumbents.get(spec)) or smaller(space)
@@ -267,8 +261,6 @@ def proven(search: SearchSession, spec: Spec) -> tuple[Impl, int]:
     ("layer", "target", "most"),
     [
         ("Conv[padding=1](1×64×64×56×56×3×3", "x86_avx2", 4),
-        ("Conv[padding=1](1×64×64×56×56×3×3", "x86_avx512", 4),
-        ("Conv[stride=2, padding=[1, 1, 0, 0]](1×256×128×14×14×3×3", "x86_avx2", 5),
         ("Conv[stride=2, padding=[1, 1, 0, 0]](1×256×128×14×14×3×3", "x86_avx512", 5),
     ],
 )

@@ -1,4 +1,4 @@
-"""Search ends in a program or in NoImplementation, never in a traceback: Specs that once did otherwise."""
+"""Search ends in a program or in NoImplementation, never in a traceback: Specs that once failed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ PROGRAMS = [
     ("reference_c", "GroupedConv[padding=1](1×2×1×1×2×2×3×3, (bf16, GL), (bf16, GL), (bf16, GL), serial)", 72),
     ("reference_c", "Pad(4×4, (bf16, GL), (bf16, GL), serial)", 16),
 ]
-#: Specs whose operands are where no step takes them from.
+#: Specs with operands in levels that no step takes them from.
 NONE = [
     "Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)",
     "Conv(1×1×2×4×1×1×1, VRF, L1, L1, serial)",
-    # Whatever memory is taken of VRF there is a little less to try with, at a little more cost.
+    # Every step that takes memory of VRF leaves a little less, at a little more cost.
     "Scale(8, (f32, VRF, layout[0oe8], v8), (bf16, L1))",
 ]
 
@@ -52,8 +52,8 @@ def test_the_cheapest_program_is_that_of_the_textbook_recursion(name: str, text:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
-def test_a_grouped_convolution_of_bf16_is_worked_out_in_f32(name: str) -> None:
+@pytest.mark.parametrize("name", ["x86_avx2"])
+def test_a_grouped_convolution_of_bf16_is_computed_in_f32(name: str) -> None:
     target = installed().target(name)
     spec = parse_spec("GroupedConv(1×1×1×1×2×2×2×2, (bf16, GL), (bf16, GL), (bf16, GL))", target)
     found = SearchSession(target).synthesize(spec)
@@ -63,7 +63,7 @@ def test_a_grouped_convolution_of_bf16_is_worked_out_in_f32(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize("text", NONE)
-def test_what_has_no_program_is_told(text: str, name: str) -> None:
+def test_a_spec_without_programs_is_an_error(text: str, name: str) -> None:
     target = installed().target(name)
     spec = parse_spec(text, target)
     with pytest.raises(NoImplementation, match=f"no implementation exists for {spec.op} on {name}") as caught:
@@ -71,16 +71,16 @@ def test_what_has_no_program_is_told(text: str, name: str) -> None:
     assert "even with all memory of the target" in str(caught.value.hint)
 
 
-#: Specs that have programs with more memory, and what is told.
+#: Specs that have programs with more memory, and the message.
 TOO_LITTLE = [
     ("(Matmul(1×64×64×64, GL, GL, GL), [64, 0, 0, 0, 1073741824])", "VRF needs at least 512 bytes, not 0"),
-    ("(Softmax(8×8, GL, GL), [64, 512, 0, 0, 1073741824])", "L1 needs at least 128 bytes, not 0"),
+    ("(Softmax(2×4, GL, GL), [64, 512, 0, 0, 1073741824])", "L1 needs at least 128 bytes, not 0"),
     ("(Matmul(1×8×8×8, GL, GL, GL), [4, 0, 64, 0, 0])", "VRF needs at least 96 bytes, not 0"),
 ]
 
 
 @pytest.mark.parametrize(("text", "why"), TOO_LITTLE)
-def test_too_little_memory_is_told_soon(text: str, why: str, avx2: Target) -> None:
+def test_too_little_memory_is_an_error_within_a_budget(text: str, why: str, avx2: Target) -> None:
     with pytest.raises(NoImplementation) as caught:
         SearchSession(avx2).search_within(parse_spec(text, avx2), SearchBudget(expansions=100_000))
     assert why in str(caught.value)
@@ -88,7 +88,7 @@ def test_too_little_memory_is_told_soon(text: str, why: str, avx2: Target) -> No
 
 @pytest.mark.parametrize("before", [False, True])
 def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
-    """Also in a search that knew of more memory before, whose bounds are for that."""
+    """Also after a search with more memory, which has bounds for that."""
     logical = parse_spec("Matmul(1×16×16×16, GL, GL, GL)", avx2).logical
     search, little = SearchSession(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0)))
     if before:

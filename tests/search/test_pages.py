@@ -1,4 +1,4 @@
-"""The pages that the folders of search open with: their worked examples are true."""
+"""The worked examples in the docstrings of the packages of search are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of shapes and priorities: unique, and in order."""
+"""Numbers of shapes and priorities are unique and in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ priorities = st.builds(Priority, st.integers(0, 200), st.integers(0, 10**6), st.
 
 
 @given(shapes=st.lists(st.tuples(sizes, sizes, sizes, sizes), min_size=1, max_size=12))
-def test_layers_hold_every_shape_once_and_after_all_that_it_contains(shapes: list[tuple[int, ...]]) -> None:
+def test_layers_have_every_shape_once_after_its_parts(shapes: list[tuple[int, ...]]) -> None:
     space = Space(Key(Matmul(), 4, True), np.array(shapes, dtype=np.int64).T)
     layers = space.layers()
     assert all(len(layer) for layer in layers)
@@ -29,12 +29,12 @@ def test_layers_hold_every_shape_once_and_after_all_that_it_contains(shapes: lis
 
 
 @given(shapes=st.lists(st.tuples(sizes, sizes, sizes, sizes), min_size=1, max_size=12), other=st.tuples(sizes, sizes))
-def test_one_shape_has_the_number_that_it_has_among_many(shapes: list[tuple[int, ...]], other: tuple[int, int]) -> None:
+def test_a_shape_has_the_same_number_alone(shapes: list[tuple[int, ...]], other: tuple[int, int]) -> None:
     space = Space(Key(Matmul(), 4, True), np.array(shapes, dtype=np.int64).T)
-    asked = [*shapes, (*other, 8, 1), (1, 5, *other), (128, *other, 128)]
-    numbers = space.numbers([np.array(column) for column in zip(*asked, strict=True)])
-    assert [space.number(shape) for shape in asked] == numbers.tolist()
-    assert all((number >= 0) == (shape in shapes) for shape, number in zip(asked, numbers.tolist(), strict=True))
+    tried = [*shapes, (*other, 8, 1), (1, 5, *other), (128, *other, 128)]
+    numbers = space.numbers([np.array(column) for column in zip(*tried, strict=True)])
+    assert [space.number(shape) for shape in tried] == numbers.tolist()
+    assert all((number >= 0) == (shape in shapes) for shape, number in zip(tried, numbers.tolist(), strict=True))
 
 
 @given(values=st.lists(st.integers(-3, 2**60), max_size=30))

@@ -113,7 +113,7 @@ def test_derived_rewrites_give_the_same_programs_on_blocks(monkeypatch: pytest.M
     assert {step.split()[0] for _, steps in expected for step in steps} >= {"move", "select"}
 
     def fail(*args: object) -> None:
-        raise AssertionError("cells were expanded one by one")
+        raise AssertionError("nodes were expanded one by one")
 
     monkeypatch.setattr(GenericRewrites, "expand", fail)
     target = toy_with(OtherMove, OtherSelect)
@@ -128,12 +128,12 @@ def test_derived_rewrites_give_the_same_programs_on_blocks(monkeypatch: pytest.M
         ((DearMove,), ("move",), "(MatmulAccum(1×1×1×2, C, (f32, MEM, col_major), C, serial), [4, 32, 0])"),
         ((LessSelect,), ("select",), "(MatmulAccum(1×1×2×4, C, C, C, serial), [8, 0, 0])"),
     ],
-    ids=["asked", "not_asked_of_move", "not_asked_of_select"],
+    ids=["memoized", "generic_move", "generic_select"],
 )
 def test_derived_rewrites_that_differ_are_right(
     instead: tuple[type[Rewrite], ...], slow: tuple[str, ...], text: str
 ) -> None:
-    """Take them Spec by Spec if they differ in what search on blocks does not ask them."""
+    """Apply them to one Spec at a time if the tables of search do not cover the difference."""
     target = toy_with(*instead)
     textbook, search = Textbook(target), SearchSession(target)
     textbook.solve(parse_spec(text, target))
@@ -144,8 +144,8 @@ def test_derived_rewrites_that_differ_are_right(
     assert cost > plain
 
 
-def test_search_hears_of_layouts_that_only_some_operations_offer() -> None:
-    """Find what the recursion finds where no Move has layouts that operands of products may be given."""
+def test_layouts_that_only_some_operations_offer_are_searched() -> None:
+    """Search equals the recursion if a layout is offered for operands of products only, not for Moves."""
 
     def offers(layout: Layout, buffer: NewBuffer) -> bool:
         return layout == row_major(3) or (buffer.operand.name == "rhs" and not buffer.cast)

@@ -1,4 +1,4 @@
-"""Search on blocks equals the textbook recursion on every Spec that a fixed set of goals leads to.
+"""Search on blocks equals the textbook recursion on every Spec below a fixed set of goals.
 
 `python -m tools.fuzz.sweep` does the same for random goals, many more of them.
 """
@@ -16,42 +16,34 @@ from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook, differences
 from tools.fuzz.sweep import FULL, full_spec
 
-#: Per set: the target, how many Specs are compared at least, and the goals.
+#: Specs that each set compares at least.
+LEAST = 1_000
+#: Per set: the target and the goals.
 GOALS = {
     "matmul": (
         "x86_avx2",
-        10_000,
         (
             "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
-            "(Matmul(1×2×3×4, L1, (f32, L1, col_major), L1, serial), [16, 64, 128, 0, 0])",
             "(Matmul(1×1×2×3, GL, GL, GL, serial), [16, 0, 512, 0, 0])",
             "(MatmulAccum(1×6×1×5, (f32, L1), (f32, L1, ua), (f32, L1, c0), serial), [8, 0, 128, 0, 0])",
-            "(MatmulAccum(2×1×8×1, L1, (f32, L1, col_major), L1, serial), [8, 0, 128, 0, 0])",
             "(MatmulAccum(1×2×1×8, RF, (f32, VRF, v8), (f32, VRF, v8)), [8, 64, 0, 0, 0])",
             "(MatmulAccum(1×1×3×2, (bf16, L1), L1, L1, serial), [8, 32, 64, 0, 0])",
-            "(MatmulAccum(1×9×1×4, L1, (f32, L1), (f32, L1, col_major), serial), [8, 64, 0, 0, 0])",
-            "(Matmul(1×3×1×6, L1, (f32, L1, col_major), L1, serial), [8, 96, 128, 128, 0])",
             "(MatmulAccum(1×3×2×5, (f32, L1, ua), L1, (f32, L1, c0), serial), [8, 64, 128, 64, 0])",
         ),
     ),
     "move": (
         "x86_avx2",
-        7_000,
         (
-            "(Move(6×7, (f32, L1), (f32, L1, col_major), serial), [16, 64, 128, 0, 0])",
             "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])",
             "(Move(2×6, (i32, GL, ua, c0), (i32, L1), serial), [8, 32, 128, 0, 0])",
             "(Move(4×8, (f32, L1, layout[0, 1, 0p2]), (f32, VRF, v8), serial), [8, 96, 128, 0, 0])",
             "(Move(2×3, (f32, GL, c0), (f32, GL, col_major)), [8, 0, 128, 0, 64])",
-            "(Move(5×9, (i32, L1, ua, c0), (i32, L1, col_major), serial), [8, 64, 128, 64, 0])",
             "(Move(3×7, (f32, L1), (f32, GL, col_major)), [8, 64, 128, 0, 64])",
-            "(FillZero(3×7, (f32, GL), serial), [8, 64, 128, 0, 0])",
             "(FillZero(5×2×3, (bf16, L1, c1), serial), [4, 0, 64, 0, 0])",
         ),
     ),
     "stages": (
         "x86_avx2",
-        2_000,
         (
             "(OnePrefix(2×3, L1, (f32, L1, col_major), serial), [8, 0, 0, 0, 0])",
             "(Mean(2×3, L1, L1, serial), [8, 0, 128, 0, 0])",
@@ -69,7 +61,6 @@ GOALS = {
     ),
     "wide": (
         "x86_avx512",
-        2_200,
         (
             "(Matmul(1×2×3×2, L1, L1, L1, serial), [8, 64, 128, 0, 0])",
             "(Move(3×6, (bf16, L1), (f32, L1), serial), [8, 64, 128, 0, 0])",
@@ -78,19 +69,15 @@ GOALS = {
     ),
     "toy": (
         "toy_cpu",
-        14_000,
         (
-            "(Matmul(2×1×5×6, (i32, MEM), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
             "(Matmul(1×3×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 128, 0])",
             "(Move(6×7, (i32, MEM), (i32, MEM, col_major), serial), [32, 256, 0])",
             "(FillZero(3×7, (f32, MEM, ua), serial), [32, 256, 0])",
-            "(FillZero(3×11, (f32, MEM), serial), [32, 256, 0])",
             "(MatmulAccum(1×10×2×1, (i32, MEM), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
         ),
     ),
     "packing": (
         "packing",
-        2_000,
         (
             "(MatmulAccum(1×2×1×4, MEM, (f32, MEM, ua), MEM, serial), [8, 32, 64])",
             "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, 128])",
@@ -99,17 +86,14 @@ GOALS = {
     ),
     "uneven": (
         "uneven",
-        14_000,
         (
             "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [12, 0, 288])",
-            "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [12, 0, 224])",
             "(MatmulAccum(1×5×1×6, (i32, C), (i32, MEM), (i32, MEM), serial), [24, 224, 0])",
             "(Move(5×7, (f32, MEM), (f32, MEM, col_major), serial), [4, 224, 0])",
         ),
     ),
     "dear": (
         "dear",
-        1_000,
         (
             "(Matmul(1×2×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 128, 0])",
             "(MatmulAccum(1×5×1×6, (i32, C), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
@@ -117,7 +101,6 @@ GOALS = {
     ),
     "sharing": (
         "sharing",
-        1_000,
         (
             "(Matmul(2×1×2×3, (i32, MEM), (i32, MEM), (i32, MEM)), [12, 64, 0])",
             "(MatmulAccum(1×3×1×5, (f32, R), (f32, MEM), (f32, MEM)), [12, 64, 0])",
@@ -130,13 +113,13 @@ GOALS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GOALS)
-def test_every_spec_on_the_way(name: str, target_named: Callable[[str], Target]) -> None:
-    of, count, texts = GOALS[name]
-    target = target_named(of)
+def test_every_spec_below_a_goal(name: str, target_named: Callable[[str], Target]) -> None:
+    target_name, texts = GOALS[name]
+    target = target_named(target_name)
     textbook = Textbook(target)
     for text in texts:
         textbook.solve(parse_spec(text, target))
-    assert len(textbook.seen) >= count
+    assert len(textbook.seen) >= LEAST
     wrong = [*differences(textbook.seen, SearchSession(target).programs)]
     assert not wrong, f"{len(wrong)} of {len(textbook.seen)} Specs differ, the first of them:\n{wrong[0]}"
 
@@ -155,7 +138,7 @@ def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str]
 
 
 def below_shared(impl: Impl) -> Iterator[Node]:
-    """Every node inside a parallel loop."""
+    """Yield every node inside a parallel loop."""
     for node in walk(impl):
         if isinstance(node, Node) and isinstance(node.expansion, Loop) and node.expansion.parallel:
             for child in node.children:
@@ -163,7 +146,7 @@ def below_shared(impl: Impl) -> Iterator[Node]:
 
 
 def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target]) -> None:
-    """Of programs that search finds without the limit of memory, some do not fit: then it counts."""
+    """Some programs found without the limit of memory exceed it, so that the limit raises the cost."""
     target = target_named("packing")
     text = "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, {}])"
     search = SearchSession(target)

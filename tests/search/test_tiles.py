@@ -1,4 +1,4 @@
-"""Kinds of tiles, found for all ways to cut tensors at once, are what each single tile of a tensor is."""
+"""Kinds of tiles, computed for all tilings at once, equal those of single tiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUTS = [
 ]
 ROWS = row_major(2).dims
 LAYOUTS = [row_major(2), col_major(2), *(Layout((*ROWS, one)) for one in (Packed(0, 2), Packed(1, 4), OddEven(1, 4)))]
-#: Tiles are held against values that keep this alignment, in bytes.
+#: The alignment of the values that tiles are compared with, in bytes.
 ALIGNMENT = 32
 
 
@@ -46,7 +46,7 @@ def states() -> st.SearchStrategy[OperandState]:
 
 @cache
 def described(state: OperandState) -> Bools:
-    """The shapes that a state is that of, in normal form and whole vectors, asked one by one."""
+    """Return the shapes that have a state, in normal form and whole vectors, one by one."""
     layout = state.layout
     assert layout is not None
 
@@ -76,7 +76,7 @@ def test_kinds_are_those_of_single_tiles(state: OperandState, sliding: tuple[boo
 def single(
     state: OperandState, shape: tuple[int, ...], tile: tuple[int, ...], sliding: tuple[bool, ...]
 ) -> tuple[int, ...] | None:
-    """The codes of one tile of one tensor, None if it has no state."""
+    """Return the codes of one tile of one tensor, or None if it has no state."""
     if not described(state)[SHAPES.index(shape)]:
         return None
     codes = state.tile_codes(shape, tile, ALIGNMENT, None, sliding)
