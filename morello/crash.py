@@ -1,7 +1,6 @@
 """Report unexpected exceptions: a message, and a file with everything needed to find the fault.
 
-Code that knows what is being done says so with `context`; whoever ends the program, such as the command line, asks for
-the message with `format`.
+Code adds facts on its work with `context`; the code that ends the program, such as the command line, calls `format`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from typing import TypeAlias
 from morello.errors import MorelloError
 from morello.paths import crash_folder, make_private
 
-#: What a program that ends by a fault of its own returns: EX_SOFTWARE of sysexits.h.
+#: The exit status of a program with an internal error: EX_SOFTWARE of sysexits.h.
 EXIT = 70
-#: A text, or what makes one when it is needed.
+#: A text, or a function that returns it when needed.
 Fact: TypeAlias = str | Callable[[], object]
 
-#: How many of the innermost frames of a traceback are told: all, unless recursion has no end.
+#: The most frames of a traceback that are reported, innermost first.
 _FRAMES = 1000
 _FACTS = "_morello_facts"
 _PACKAGE = Path(__file__).parent
@@ -52,19 +51,19 @@ def format(error: BaseException, **facts: Fact) -> str:
     path, fault = _written(text, type(error).__name__)
     lines = [f"error: {what}"]
     if isinstance(error, RecursionError):
-        lines.append("  this is a bug of Morello: something is nested more deeply than it can follow")
+        lines.append("  this is a bug of Morello: the input is nested too deeply")
     else:
-        lines.append("  this is a bug of Morello, whatever it was given")
+        lines.append("  this is a bug of Morello, whatever the input")
     if path:
-        lines += [f"  all that is known of it is in {path}", "  hint: report it with that file"]
+        lines += [f"  the report is in {path}", "  hint: report it with that file"]
     else:
-        lines.append(f"  what is known of it cannot be saved ({fault})")
+        lines.append(f"  the report cannot be saved ({fault})")
         lines.append("  hint: report it with this message, the command and its files")
     return "\n".join(lines)
 
 
 def kind(error: BaseException) -> str:
-    """Return the exception's type and the place that it comes from: in Morello or a plugin, not in a library."""
+    """Return the exception's type and the innermost place in Morello or a plugin."""
     frames = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
     if not frames:
         return type(error).__name__
@@ -76,7 +75,7 @@ def kind(error: BaseException) -> str:
 
 
 def _in_library(path: Path) -> bool:
-    """Tell if a source is one of Python's, or of an installed package that is not called after Morello."""
+    """Return True for a source of Python or of an installed package whose name does not begin with morello."""
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     inside = any(path.is_relative_to(one) for one in libraries) or path.name.startswith("<")
     return inside and not any(part.startswith("morello") for part in path.parts)
@@ -89,9 +88,9 @@ def save(error: BaseException, **facts: Fact) -> Path | None:
 
 def report(error: BaseException, **facts: Fact) -> str:
     """Return the report of a fault: facts, versions, environment and traceback."""
-    told = sorted((name, value) for name, value in os.environ.items() if name.startswith("MORELLO_"))
+    variables = sorted((name, value) for name, value in os.environ.items() if name.startswith("MORELLO_"))
     # Reports must not contain secrets.
-    environment = [f"{name}={'***' if name.endswith('_KEY') else value}" for name, value in told]
+    environment = [f"{name}={'***' if name.endswith('_KEY') else value}" for name, value in variables]
     sections = {
         "fault": _headline(error),
         "command": shlex.join([sys.executable, *sys.argv]),
@@ -109,13 +108,13 @@ def _facts(error: BaseException) -> dict[str, str]:
 
 
 def _text(fact: Fact) -> str:
-    """Return a fact's text; one that cannot be told must not hide the others."""
+    """Return a fact's text. A fact that raises must not hide the others."""
     if isinstance(fact, str):
         return fact
     try:
         return str(fact())
     except Exception as error:
-        return f"cannot be told: {type(error).__name__}: {error}"
+        return f"unavailable: {type(error).__name__}: {error}"
 
 
 def _headline(error: BaseException) -> str:

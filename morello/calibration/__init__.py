@@ -1,1 +1,1 @@
-"""Measures what a machine costs: levels, threads, and the tables of kernels."""
+"""Measurement of the costs of a machine: levels, threads, and tables of kernels."""

@@ -1,4 +1,4 @@
-"""Measures what touching lines costs, level by level: a line of a run, and each run beside."""
+"""Measure the costs of touching lines, level by level: per line of a run, and per run."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from morello.kernels.machine import MemoryLevel
 
 #: Lines of a run, as rows of tiles have them.
 RUNS = (1, 2, 4, 8, 16, 32)
-#: Lines from row to row: no power of two, of which caches hold few.
+#: Lines from row to row: not a power of two, which would map to few sets of a cache.
 _PITCH = RUNS[-1] + 1
-#: Lines that are touched without a jump in the code.
+#: Lines per iteration of an unrolled loop.
 _UNROLLED = 16
-#: How many times as large as the largest cache the data is that is read from memory: the least of it may come from a
-#: cache that the target does not know.
+#: Sizes of data read from memory, as multiples of the largest cache: the smaller may fit an undeclared cache.
 _BEYOND = (16, 128)
-#: Bytes that are read from a memory without caches before it, and at most.
+#: Bytes read from a memory without caches, and at most.
 _ALONE, _LARGEST = 8 << 20, 64 << 20
 
 
 @attrs.frozen
 class LevelFit:
-    """The costs of a level: `hit` for a line of a run, `miss` for each run; and what they were fitted to.
+    """The fitted costs of a level: `hit` for each line of a run, `miss` for each run, in units of cost.
 
-    `points` are lines of a run, and what a run of so many takes. `error` is the mean relative error of the fit.
+    `points` are numbers of lines and measured costs of a run. `error` is the mean relative error of the fit.
     """
 
     level: str
@@ -41,7 +40,7 @@ class LevelFit:
 
 
 def footprints(levels: Sequence[MemoryLevel], level: MemoryLevel) -> list[int]:
-    """Return the bytes to read so that they come from a level: three quarters of a cache, much more than all caches."""
+    """Return sizes of data, in bytes, that is read from a level: 3/4 of a cache, or much more than all caches."""
     if level.kind == "cache":
         return [level.capacity * 3 // 4]
     caches = [one.capacity for one in levels if one.kind == "cache"]
@@ -50,7 +49,7 @@ def footprints(levels: Sequence[MemoryLevel], level: MemoryLevel) -> list[int]:
 
 
 def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit]:
-    """Return the costs of caches and memories, fastest first; of memories, the mean of what was read from there."""
+    """Return the costs of caches and memories, fastest first; for memories, the mean over their sizes of data."""
     fits: list[LevelFit] = []
     for level in levels:
         if level.is_register:
@@ -62,8 +61,7 @@ def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit
 
 
 def _points(meter: UnitMeter, footprint: int, unit: int) -> dict[int, float]:
-    """Return what a run of so many lines takes, of so many bytes."""
-    # A tiny level is read as rows all the same.
+    """Return the cost of a run by its number of lines, in data of `footprint` bytes."""
     rows = max(2, footprint // (unit * _PITCH))
     names = [f"touch_{lines}" for lines in RUNS]
     source = "\n".join(_touches(name, rows, lines, unit) for name, lines in zip(names, RUNS, strict=True))
@@ -72,7 +70,7 @@ def _points(meter: UnitMeter, footprint: int, unit: int) -> dict[int, float]:
 
 
 def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return hit and miss that fit best: the least squares of relative errors, neither of them negative."""
+    """Return non-negative (hit, miss) with the least squares of relative errors."""
     lines, taken = np.array(points, dtype=float).T
     columns = np.stack([lines / taken, 1 / taken], axis=1)
     hit, miss = np.linalg.lstsq(columns, np.ones(len(points)), rcond=None)[0]
@@ -84,7 +82,7 @@ def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 def _touches(name: str, rows: int, lines: int, unit: int) -> str:
-    """Return C that reads a value of every line, column of tiles by column: runs of so many lines."""
+    """Return C that reads a value of every line in runs of `lines` lines, column of tiles by column."""
     body = "\n".join(_run(lines, unit))
     return f"""\
 static void {name}(void *memory) {{
@@ -98,7 +96,7 @@ static void {name}(void *memory) {{
 
 
 def _run(lines: int, unit: int) -> Iterator[str]:
-    """Yield statements that touch the lines of a run; volatile, so that none is left out or joined with others."""
+    """Yield volatile reads of the lines of a run, which compilers neither drop nor merge."""
     touch = "(void)*(const volatile uint64_t *)(from + {});"
     if lines <= _UNROLLED:
         yield from (f"            {touch.format(line * unit)}" for line in range(lines))

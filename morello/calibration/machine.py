@@ -1,4 +1,4 @@
-"""Calibrates a target: measures what this machine costs, and makes a profile of it."""
+"""Measure the costs of this machine for a target, and make a profile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Literal
 
 import attrs
 
-from morello.build.toolchain import Compiler
+from morello.build.toolchain import Compiler, thread_flags
 from morello.calibration.levels import LevelFit, fit_levels, footprints
 from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
-from morello.calibration.threads import start_up
+from morello.codegen.threads import RUNTIME
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.kernels.target import Target
@@ -22,18 +22,29 @@ from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import MEASURED, Profile
 from morello.plugins.profile_choice import microarchitectures
 
-#: Seconds that calibration takes at most, about.
+#: Approximate limits of the time, in seconds.
 _LONGEST, _QUICKEST = 150, 30
 _WITH = "  with {}"
-#: What is said of each thing that is measured.
+#: Called with the name of each thing before it is measured.
 Progress = Callable[[str], None]
+
+
+_PARALLEL_LOOP = """
+static void empty_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{
+    (void)loop, (void)thread, (void)from, (void)to;
+}}
+
+static void share_tiles(void *memory) {{
+    morello_parallel(empty_tiles, memory, {threads}, {threads});
+}}
+"""
 
 
 @attrs.frozen
 class Line:
-    """One thing that was measured: its key in a profile, the target's costs before and now, and how sure they are.
+    """A measured value: its key in a profile, the old and the new costs of the target as text, and the error.
 
-    `error` is the relative error of the fit, or between measurements; None where neither is known.
+    `error` is the relative error of the fit, or between measurements; None if unknown.
     """
 
     key: str
@@ -44,7 +55,7 @@ class Line:
 
 @attrs.frozen(kw_only=True)
 class Calibration:
-    """The outcome: a profile, and what it was made from. `waited` is the share of the time without a core."""
+    """A profile and its measurements. `waited` is the share of the time in which another program had the core."""
 
     profile: Profile
     levels: tuple[LevelFit, ...]
@@ -64,20 +75,20 @@ def calibrate(
     quick: bool = False,
     progress: Progress = lambda what: None,
 ) -> Calibration:
-    """Measure what a target costs on this machine, in its own units.
+    """Measure the costs of a target on this machine, in its own units.
 
     Programs are built with the first of `compilers`; with the others, threads and tables are measured for comparison.
-    Raises MorelloError for a machine that cannot run the target, and ToolchainError.
+    Raises MorelloError if this machine cannot run the target, and ToolchainError.
     """
     missing = missing_features(target.info.cpu_features)
     if missing:
-        what = f"this machine lacks {', '.join(missing)}, which {target.name} needs"
-        raise MorelloError(what, "calibrate another target with --target; `morello targets` lists them")
+        message = f"this machine lacks {', '.join(missing)}, which {target.name} needs"
+        raise MorelloError(message, "calibrate another target with --target; `morello targets` lists them")
     start = time.monotonic()
     memory = max(max(footprints(target.levels, level)) for level in target.levels if not level.is_register)
     deadline = start + (_QUICKEST if quick else _LONGEST)
     meters = [
-        # Not every emitter has flags that are the same for all programs.
+        # Some emitters have different flags for each program.
         UnitMeter(Timer(compiler, getattr(target.emitter, "flags", ()), 2 * memory, quick, deadline), clock)
         for compiler in compilers[: 1 if quick else None]
     ]
@@ -85,7 +96,7 @@ def calibrate(
     levels = fit_levels(meters[0], target.levels)
     progress("threads")
     threads = os.cpu_count() or 1
-    syncs = [round(start_up(meter, threads)) if threads > 1 else target.weights.sync for meter in meters]
+    syncs = [round(_parallel_cost(meter, threads)) if threads > 1 else target.weights.sync for meter in meters]
     sync = syncs[0]
     lines = [*_level_lines(target, levels), *_weight_lines(target, threads, sync)]
     lines += [
@@ -94,9 +105,9 @@ def calibrate(
     ]
     tables: list[MeasuredTable] = []
     for measurement in measurements:
-        table, told = _measure(measurement, target, meters, progress)
+        table, table_lines = _measure(measurement, target, meters, progress)
         tables.append(table)
-        lines += told
+        lines += table_lines
     return Calibration(
         profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, meters[0]),
         levels=tuple(levels),
@@ -107,10 +118,16 @@ def calibrate(
     )
 
 
+def _parallel_cost(meter: UnitMeter, threads: int) -> float:
+    """Return the wall time of an empty parallel loop, in units of cost. Emitted programs use the same runtime."""
+    source = RUNTIME + _PARALLEL_LOOP.format(threads=threads)
+    return meter.units(source, ["share_tiles"], thread_flags(meter.compiler), wall=True)[0]
+
+
 def _measure(
     measurement: Measurement, target: Target, meters: Sequence[UnitMeter], progress: Progress
 ) -> tuple[MeasuredTable, list[Line]]:
-    """Return a table as the first meter has it, and a line on it from each meter."""
+    """Return the table measured with the first meter, and a line from each meter."""
     progress(f"table {measurement.table}")
     table = measure_table(meters[0], measurement, target.tables)
     lines = [_table_line(table)]
@@ -143,9 +160,9 @@ def _profile(
 
 
 def _features(target: Target) -> tuple[str, ...]:
-    """Return what this CPU has of the features that some kernels need."""
+    """Return those features that kernels need and this CPU has."""
     needed = {feature for kernel in target.kernels for feature in kernel.cpu_features}
-    # The profile that the target has so far may be another machine's.
+    # The current profile may be that of another machine.
     needed |= {feature for lacking in target.unavailable.values() for feature in lacking}
     return tuple(sorted(needed - {*missing_features(needed)}))
 
@@ -180,7 +197,7 @@ def _compared(table: MeasuredTable, other: MeasuredTable, compiler: Compiler) ->
 
 
 def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:
-    """Return how the costs of a table compare with others, in words: the median, and the middle nine tenths."""
+    """Return the ratios of a table to other costs as text: the median, and the middle nine tenths."""
     found = table.against(rows) or [1.0]
     low, high = found[len(found) // 20], found[-1 - len(found) // 20]
     return f"× {median(found):.2f} ({low:.2f} to {high:.2f})"

@@ -1,4 +1,4 @@
-"""Times small C functions on a machine that others may use too: CPU time of the thread, least of many rounds."""
+"""Time small C functions on a shared machine: the minimum CPU time of the thread over many rounds."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ static double morello_now(clockid_t clock) {{
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }}
 
-/* Seconds that `calls` calls of a function take: of the thread's CPU, and on the wall. */
+/* Store the seconds of `calls` calls of a function: CPU time of the thread, wall time. */
 void morello_measure(int which, int64_t calls, void *memory, double *seconds) {{
-    /* The compiler must not see which function it is. */
+    /* Volatile: the compiler must not inline the function. */
     morello_probe *volatile const chosen = probes[which];
     morello_probe *const probe = chosen;
-    /* To read the CPU's time takes as long as some calls: it is outside of what is timed on the wall. */
+    /* Reading the CPU time takes as long as some calls, so the wall time excludes it. */
     const double start = morello_now(CLOCK_THREAD_CPUTIME_ID);
     const double wall = morello_now(CLOCK_MONOTONIC);
     for (int64_t call = 0; call < calls; ++call) {{
@@ -45,27 +45,27 @@ void morello_measure(int which, int64_t calls, void *memory, double *seconds) {{
     seconds[0] = morello_now(CLOCK_THREAD_CPUTIME_ID) - start;
 }}
 """
-#: Seconds of one timing: long against reading the clocks, and short against the time between two interruptions.
+#: Seconds of one timing: much longer than reading the clocks, much shorter than a time slice.
 _LONG = 1e-4
-#: Rounds at least, and how many times as many at most.
+#: The fewest rounds, and the most as a multiple of them.
 _ROUNDS, _QUICK_ROUNDS, _MOST = 60, 20, 5
-#: Of what starts threads: how many times as many rounds of single calls, and seconds at most.
+#: For functions that start threads: the factor of rounds of single calls, and the most seconds.
 _MORE, _THREADS_SECONDS = 50, 6.0
-#: What a round has to bring to count as better.
+#: A time below this fraction of the minimum counts as an improvement.
 _BETTER = 0.995
-#: The share of time without a core from which on a machine is busy.
+#: The machine counts as busy if other programs had the core for this share of the time.
 BUSY = 0.05
 
 
 class Timer:
-    """Times C; remembers how long it had to wait for a core meanwhile. `deadline` is when it has to end."""
+    """Times C functions, and the waits for a core. `deadline` is the monotonic time when it has to end."""
 
     def __init__(self, compiler: Compiler, flags: Sequence[str], memory: int, quick: bool, deadline: float):
         self.compiler = compiler
         self.quick = quick
         self.deadline = deadline
         self._flags = tuple(flags)
-        # Written to, so that all of it is there.
+        # Written to, so that all pages exist.
         self._memory = np.ones(memory + 4096, np.uint8)
         self._address = self._memory.ctypes.data + -self._memory.ctypes.data % 4096
         self._spent = [0.0, 0.0]
@@ -79,11 +79,11 @@ class Timer:
     def seconds(
         self, source: str, names: Sequence[str], flags: Sequence[str] = (), *, wall: bool = False
     ) -> list[float]:
-        """Return the least seconds that a call of each function takes; on the `wall` if it starts threads.
+        """Return the minimum seconds of a call of each function: CPU time, or `wall` time if it starts threads.
 
-        All take turns, so that one which is disturbed is timed again later. It goes on until a third of the rounds
-        brings nothing better. What starts threads takes more rounds, of single calls, and ends after seconds: while
-        another program has one of the cores, all threads wait. Raises ToolchainError for C that cannot be built.
+        Functions take turns, and rounds continue until the last third of them brings no improvement. With threads,
+        rounds are more and of single calls, and end after seconds: while another program has one of the cores, all
+        threads wait. Raises ToolchainError for C that cannot be built.
         """
         text = _SOURCE.format(source=source, names=", ".join(names))
         probes = _Probes(build({"probes.c": text}, (*self._flags, *flags), self.compiler), self._address)
@@ -107,7 +107,7 @@ class Timer:
         return least
 
     def _calls(self, probes: _Probes, which: int) -> int:
-        """Return how many calls take long enough to be timed."""
+        """Return the number of calls that take long enough to be timed."""
         calls = 1
         while min(probes(which, calls)[1] for _ in range(2)) < _LONG:
             calls *= 2
@@ -125,13 +125,13 @@ class _Probes:
         self._seconds: Any = self._ffi.new("double[2]")
 
     def __call__(self, which: int, calls: int) -> tuple[float, float]:
-        """Return the seconds that calls of a function take: of the CPU, and on the wall."""
+        """Return the CPU and wall seconds of calls of a function."""
         self._library.morello_measure(which, calls, self._memory, self._seconds)
         return self._seconds[0], self._seconds[1]
 
 
 class UnitMeter:
-    """Times C in units of a target's costs, which a clock tells anew each time: what a core runs at changes."""
+    """Times C in units of a target's costs. The clock is measured each time, because the frequency changes."""
 
     def __init__(self, timer: Timer, clock: Clock):
         self.timer = timer
@@ -140,12 +140,12 @@ class UnitMeter:
         self.quick = timer.quick
 
     def megahertz(self, units_per_cycle: int) -> int:
-        """Return the clock that the core runs at."""
+        """Return the frequency of the core."""
         (seconds,) = self.timer.seconds(self.clock.source, ["morello_clock"])
         return round(self.clock.units / units_per_cycle / seconds / 1e6)
 
     def units(self, source: str, names: Sequence[str], flags: Sequence[str] = (), *, wall: bool = False) -> list[float]:
-        """Return the least that a call of each function takes, in units."""
+        """Return the minimum cost of a call of each function, in units."""
         together = f"{self.clock.source}\n{source}"
         clock, *found = self.timer.seconds(together, ["morello_clock", *names], flags, wall=wall)
         return [one / clock * self.clock.units for one in found]

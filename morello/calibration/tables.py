@@ -1,4 +1,4 @@
-"""Measures the tables of a target until they hold still."""
+"""Measure the tables of a target until results are stable."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from morello.kernels.machine import Tables
 from morello.plugins.measure import Measurement, Rows
 from morello.plugins.rules import rows_rule
 
-#: The mean relative difference between two measurements of a table that hold still, and how often it is measured.
-_STILL, _MOST = 0.03, 4
+#: Measurements are stable below this mean relative difference; the most measurements of a table.
+_STABLE, _MOST = 0.03, 4
 
 
 @attrs.frozen
 class MeasuredTable:
-    """The rows of a table as measured, and those that the target had.
+    """The measured rows of a table, and the declared ones.
 
-    `error` is the mean relative difference between the last two measurements; None where there was only one.
+    `error` is the mean relative difference between the last two measurements; None if there was only one.
     """
 
     measurement: Measurement
@@ -35,21 +35,21 @@ class MeasuredTable:
         return self.measurement.table
 
     def against(self, rows: Rows) -> list[float]:
-        """Return how many times as much as `rows` it says, the smallest first."""
+        """Return the ratios of its costs to those of `rows`, in ascending order."""
         return ratios(self.measurement.totals(rows), self.measurement.totals(self.rows))
 
 
 def measure_table(meter: UnitMeter, measurement: Measurement, declared: Tables) -> MeasuredTable:
-    """Measure a table until two measurements agree, or time is up; of these two it has the means.
+    """Measure a table until two measurements agree or time is up. Return the means of the last two.
 
-    Raises PluginError for rows that are not for what the target's are for.
+    Raises PluginError for rows whose keys differ from the declared ones.
     """
     measured = [_measured(meter, measurement, declared)]
     error = None
     while len(measured) < (2 if meter.quick else _MOST) and time.monotonic() < meter.timer.deadline:
         measured.append(_measured(meter, measurement, declared))
         error = difference(measurement.totals(measured[-2]), measurement.totals(measured[-1]))
-        if error <= _STILL:
+        if error <= _STABLE:
             break
     mean = np.rint(np.mean([np.array(rows) for rows in measured[-2:]], axis=0)).astype(int)
     rows = tuple(tuple(row) for row in mean.tolist())
@@ -57,7 +57,7 @@ def measure_table(meter: UnitMeter, measurement: Measurement, declared: Tables) 
 
 
 def difference(totals: Sequence[float], others: Sequence[float]) -> float:
-    """Return by how much rows differ on average, in proportion to what they are on average."""
+    """Return the mean absolute difference, relative to the mean magnitude."""
     one, other = np.array(totals), np.array(others)
     return float(np.abs(one - other).mean() / max((np.abs(one) + np.abs(other)).mean() / 2, 1e-9))
 
@@ -68,14 +68,14 @@ def _measured(meter: UnitMeter, measurement: Measurement, declared: Tables) -> R
     if rule is None and [row[: measurement.keys] for row in rows] != [
         row[: measurement.keys] for row in declared[measurement.table]
     ]:
-        rule = f"rows for what the target's are for: the first {measurement.keys} columns are the same"
+        rule = f"rows with the declared keys in the first {measurement.keys} columns"
     if rule:
         raise PluginError(
-            f"the measurement of table {measurement.table} must give {rule}", "mend or uninstall its plugin"
+            f"the measurement of table {measurement.table} must give {rule}", "fix or uninstall its plugin"
         )
     return rows
 
 
 def ratios(totals: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Return how many times as large `others` are, where both are positive, the smallest first."""
+    """Return the ratios of `others` to `totals` where both are positive, in ascending order."""
     return sorted(other / one for one, other in zip(totals, others, strict=True) if one > 0 and other > 0)

@@ -1,4 +1,4 @@
-"""The program itself: its subcommands, and how whatever goes wrong reaches the user."""
+"""The command `morello`: its subcommands, and the messages of errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def all_commands() -> dict[str, Command]:
 
 
 class CommandGroup(click.Group):
-    """A group of commands whose errors are messages on stderr, and never exit with status 0."""
+    """A group of commands. Errors are messages on stderr with a nonzero exit status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -66,7 +66,7 @@ class CommandGroup(click.Group):
                     formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that a word may become, without importing a command."""
+        """Return completions of a command or option, without importing a command."""
         found = [
             CompletionItem(one.name, help=one.summary)
             for one in all_commands().values()
@@ -75,13 +75,13 @@ class CommandGroup(click.Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the program. Of an exception that nobody foresaw it tells where all that is known of it is kept."""
+        """Run the program. For an unexpected exception, print the path of its report."""
         try:
             return super().main(*args, **extra)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except OSError as error:
-            _tell(error)  # help that cannot be written
+            _print_error(error)  # help that cannot be written
             sys.exit(1)
         except Exception as error:
             from morello import crash
@@ -90,7 +90,7 @@ class CommandGroup(click.Group):
             sys.exit(crash.EXIT)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command named. Whatever is no bug becomes a message; a reader that went away is nobody's error."""
+        """Run the command. Expected errors become messages; a closed pipe is not an error."""
         try:
             with raised(), _warnings():
                 return super().invoke(ctx)
@@ -103,18 +103,18 @@ class CommandGroup(click.Group):
             click.echo(str(error) if isinstance(error, SourceError) else f"error: {error}", err=True)
             ctx.exit(1)
         except MemoryError:
-            click.echo("error: out of memory\n  hint: smaller sizes and longer schedules take less", err=True)
+            click.echo("error: out of memory\n  hint: smaller sizes and longer schedules need less", err=True)
             ctx.exit(1)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            _tell(error)
+            _print_error(error)
             ctx.exit(1)
 
 
 @contextmanager
 def _warnings() -> Iterator[None]:
-    """Within a block, print warnings of Morello's as the messages of commands are printed."""
+    """Within a block, print Morello's warnings as messages on stderr."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -128,7 +128,7 @@ def _warnings() -> Iterator[None]:
         yield
 
 
-def _tell(error: OSError) -> None:
+def _print_error(error: OSError) -> None:
     streams.abandon(error)
     place = f"{error.filename}: " if error.filename else ""
     click.echo(f"error: {place}{error.strerror or error}", err=True)

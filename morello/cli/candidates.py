@@ -1,4 +1,4 @@
-"""Lists which microkernels take a Spec as it is, and why others do not."""
+"""Microkernels that implement a Spec directly, and the rules that exclude the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from morello.kernels.target import Target
 from morello.report.tables import Column, print_table
 from morello.rewrites.select import checked_cost, checked_needs
 
-#: Rules beside those of the kernel's declaration: registers that are left, and features of the CPU.
+#: Rules in addition to those of a kernel's declaration: free registers, and features of the CPU.
 REGISTERS, FEATURES = "registers", "CPU features"
 
 
 @attrs.frozen
 class Candidate:
-    """A microkernel and what it costs for a Spec, or the rule that the Spec or the machine breaks."""
+    """A microkernel and its cost for a Spec, or the rule that the Spec or the machine breaks."""
 
     kernel: str
     cost: int | None
@@ -30,9 +30,9 @@ class Candidate:
 
 
 def candidates(spec: Spec, target: Target, base: Target) -> list[Candidate]:
-    """Return all microkernels of a target: those that take the Spec, cheapest first, then the others.
+    """Return all microkernels of a target: those that implement the Spec, cheapest first, then the others.
 
-    `base` is the target without a profile, which leaves no microkernel out.
+    `base` is the target without a profile, which has all microkernels.
     """
     found = [*_candidates(spec, target)]
     for name, lacks in target.unavailable.items():
@@ -64,7 +64,7 @@ def _candidates(spec: Spec, target: Target) -> Iterator[Candidate]:
 
 
 def print_candidates(kernels: Sequence[Candidate]) -> None:
-    """Print those that take the Spec and those that break another rule than that of the operation; count the rest."""
+    """Print the candidates for the Spec's operation, and the number of the others."""
     shown = [one for one in kernels if one.rule != OPERATION]
     columns = [Column("kernel"), Column("cost", number=True), Column("rule broken"), Column("why", wraps=True)]
     rows = [("–" if one.cost is None else f"{one.cost:,}", one.rule or "–", one.detail) for one in shown]

@@ -1,4 +1,4 @@
-"""Options that commands share, the Spec file, and kernels of its goals."""
+"""Options of several commands, and the goals and kernels of a Spec file."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ class Size(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         size = value if isinstance(value, int) else parse_size(value)
-        return self.fail(f"{value!r} is no size, such as 4GiB", param, ctx) if size is None else size
+        return self.fail(f"{value!r} is not a size such as 4GiB", param, ctx) if size is None else size
 
 
-#: Under which a command's context keeps whether to tell how the search went, its budget, and whether
-#: programs that were measured are used.
+#: Keys of a command's context: details of the search on stderr, its budget, use of programs measured by tuning.
 _VERBOSE, _BUDGET, _MEASURED = "morello.verbose", "morello.budget", "morello.api.measured"
 _IN_A_HURRY = ("run", "compile", "map", "tune")
 
 
 def facts_of(goal: Goal) -> dict[str, Any]:
-    """Return what JSON says of a goal: its name, target, profile and Spec."""
+    """Return the JSON facts of a goal: name, target, profile and Spec."""
     return {
         "name": goal.name,
         "target": goal.target.name,
@@ -58,7 +57,7 @@ def facts_of(goal: Goal) -> dict[str, Any]:
 
 
 def print_json(data: Any) -> None:
-    """Data for programs, on standard output."""
+    """Print data as JSON on standard output."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
@@ -66,46 +65,46 @@ profile_option = click.option(
     "--profile",
     metavar="FILE|NAME",
     shell_complete=completion.files,
-    help="What a machine costs: a file of `morello calibrate`, or a name that `morello targets NAME` lists. By default "
-    "that in MORELLO_PROFILE, else the one for this CPU.",
+    help="The costs of a machine: a file of `morello calibrate`, or a name that `morello targets NAME` lists. By "
+    "default that in MORELLO_PROFILE, else the one for this CPU.",
 )
 
 
-def memory_option(what: str) -> Callable[[Command], Command]:
-    """Return the option that says how much memory a search may take, in bytes."""
+def memory_option(text: str) -> Callable[[Command], Command]:
+    """Return the option that limits the memory of a search, in bytes; `text` is its help."""
     return click.option(
         "--memory",
         metavar="BYTES",
         type=Size(),
         default=lambda: available_memory() // 2,
-        help=f"{what}  [default: half of what is available_memory]",
+        help=f"{text}  [default: half of the available memory]",
     )
 
 
 def _with_budget(command: Command) -> Command:
-    """Add the options that end a search before its proof; the context holds what they say."""
+    """Add the options that end a search before its proof. They become the budget in the context."""
 
     @click.option(
         "--time-limit",
         metavar="SECONDS",
         type=click.FloatRange(min=0, min_open=True),
-        help="End each search after so long, with the best program so far.",
+        help="End each search after this time, with the best program so far.",
     )
     @click.option(
         "--gap",
         metavar="PERCENT",
         type=click.FloatRange(min=0, min_open=True),
-        help="End each search with a program that costs at most so much more than the cheapest.",
+        help="End each search with a program that costs at most PERCENT more than the cheapest.",
     )
     @click.option(
         "--effort",
         metavar="N",
         type=click.IntRange(min=1),
-        help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
+        help="End each search after N expanded Specs, about 50,000 to 200,000 a second; by default "
         f"{api.DEFAULT_EXPANSIONS:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
         "It gives the same program on every machine.",
     )
-    @memory_option("End each search when the process takes so much memory, such as 4GiB, with the best program so far.")
+    @memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program.")
     @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
     @functools.wraps(command)
     def wrapped(
@@ -127,22 +126,22 @@ def _with_budget(command: Command) -> Command:
 
 
 def with_goals(command: Command) -> Command:
-    """Add FILE and the options that all take; the command is called with `goals` and `db` instead."""
+    """Add FILE and the common options; the command is called with `goals` and `db` instead."""
     return _with_goals(command, several_targets=False)
 
 
 def with_goals_for_targets(command: Command) -> Command:
-    """Do the same with any number of targets: `goals` are those for the first, then those for the second, and so on."""
+    """Do the same with any number of targets; `goals` are ordered by target."""
     return _with_goals(command, several_targets=True)
 
 
 def with_goals_of_files(command: Command) -> Command:
-    """Do the same with any number of files, whose goals come one after another."""
+    """Do the same with any number of files; `goals` are in their order."""
     return _with_goals(command, several_targets=False, several_files=True)
 
 
 def _with_file(target: str, several_targets: bool = False, several_files: bool = False) -> Callable[[Command], Command]:
-    """Return what adds FILE and the options that say which of its Specs are meant, for which `target`, in words."""
+    """Return a decorator that adds FILE, --spec, --target with the help `target`, and --profile."""
 
     def add(command: Command) -> Command:
         @click.argument(
@@ -174,12 +173,12 @@ def _with_goals(command: Command, several_targets: bool, several_files: bool = F
         "--db",
         metavar="PATH",
         shell_complete=completion.files,
-        help="Keep solved Specs in this file; made if it does not exist. By default that in MORELLO_DB, else one in "
+        help="Store solved Specs in this file; created if needed. By default that in MORELLO_DB, else one in "
         "the user's cache directory.",
     )
-    @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
+    @click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off.")
     @_with_budget
-    @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
+    @click.option("-v", "--verbose", is_flag=True, help="Print details of the search on stderr.")
     @functools.wraps(command)
     def wrapped(
         file: str | tuple[str, ...],
@@ -213,8 +212,8 @@ def _with_goals(command: Command, several_targets: bool, several_files: bool = F
 cc_option = click.option(
     "--cc",
     metavar="COMMAND",
-    help="C compiler, or `auto` for the one of those there are whose code runs fastest, Spec by Spec. By default that "
-    "in MORELLO_CC, else clang, gcc or zig.",
+    help="C compiler, or `auto` for the installed one with the fastest code, Spec by Spec. By default that in "
+    "MORELLO_CC, else clang, gcc or zig.",
 )
 
 
@@ -227,7 +226,7 @@ measured_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep_measured,
-    help="Find a program by the model, also where `morello tune` measured one to be the fastest.",
+    help="Find a program by the model, even if `morello tune` measured a fastest one.",
 )
 seed_option = click.option(
     "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of the random data.  [default: 0]"
@@ -236,7 +235,7 @@ threads_option = click.option(
     "--threads",
     metavar="N",
     type=click.IntRange(1, MAX_THREADS),
-    help="Threads to time parallel loops with; by default those in MORELLO_THREADS, else one per CPU.",
+    help="Threads of parallel loops; by default those in MORELLO_THREADS, else one per CPU.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -247,7 +246,7 @@ def _chosen(text: str, file: str, spec: str | None, target: str | None, profile:
 
 
 def named(goals: Mapping[str, _T], name: str, file: str) -> _T:
-    """Return what a file has under the name of a Spec. Raises MorelloError if there is no such Spec."""
+    """Return the value of a Spec's name. Raises MorelloError for an unknown name."""
     if name not in goals:
         hint = suggestion(name, goals, f"its Specs are {', '.join(goals)}")
         raise MorelloError(f"{file} has no Spec {quoted(name)}", hint)
@@ -255,7 +254,7 @@ def named(goals: Mapping[str, _T], name: str, file: str) -> _T:
 
 
 def _database(path: str | None) -> SpecStore | None:
-    """Return the database asked for, or the user's own. What cannot be saved later is only told of."""
+    """Return the database at `path`, else the default one. Later errors of saving are warnings."""
     if path:
         return closed_at_end(
             SpecStore(path, report=lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
@@ -265,14 +264,14 @@ def _database(path: str | None) -> SpecStore | None:
 
 
 def closed_at_end(store: SpecStore) -> SpecStore:
-    """Return a store that is closed when the command ends, which leaves one file of the database's three."""
+    """Return a store that is closed when the command ends."""
     click.get_current_context().call_on_close(store.close)
     return store
 
 
 @attrs.frozen
 class Made:
-    """A kernel, and how much of it had to be searched for: Specs solved, seconds."""
+    """A kernel, and the effort of its search: Specs solved, seconds."""
 
     kernel: Kernel
     solved: int
@@ -285,24 +284,24 @@ class Made:
 
     @property
     def proven(self) -> bool:
-        """Return True if no program costs less, of all that take the steps of the schedule."""
+        """Return True if the program is proven cheapest among those with the steps of the schedule."""
         return self.kernel.low >= self.kernel.cost
 
     @property
     def proof(self) -> str:
-        """Return in words how good the program is, and how to know more."""
+        """Return the quality of the program in words, and how to improve its proof."""
         if self.proven:
             return self.kernel.proof
         return f"{self.kernel.proof}; {'--no-measured searches' if self.measured else '--prove goes on'}"
 
     @property
     def measured(self) -> bool:
-        """Return True if it is the program that tuning measured to be the fastest."""
+        """Return True if tuning measured this program to be the fastest."""
         return self.kernel.goal.measured is not None
 
     @property
     def story(self) -> str:
-        """Return in words where the program comes from."""
+        """Return the origin of the program in words."""
         if self.measured:
             return "tuned before, nothing to search"
         if not self.searched:
@@ -313,13 +312,13 @@ class Made:
 
 
 def budget_of(ctx: click.Context) -> SearchBudget:
-    """Return the budget that a command's options grant each search."""
+    """Return the budget of each search of a command."""
     return ctx.meta[_BUDGET]
 
 
 @contextmanager
 def named_after(goal: Goal) -> Generator[None]:
-    """Let errors of a search name their goal."""
+    """Prefix errors of a search with the name of its goal."""
     try:
         yield
     except (NoImplementation, Undecided) as error:
@@ -343,14 +342,14 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     return Made(kernel, goal.searches.solved(db) - before, display.seconds)
 
 
-def tell_sizes(goal: Goal) -> None:
-    """Print the sizes of operands that one does not see in a Spec, if there are any: those of images."""
+def print_sizes(goal: Goal) -> None:
+    """Print the sizes of operands that a Spec does not show, such as those of images, if any."""
     if words := goal.spec.logical.implied:
         click.echo(words)
 
 
-def tell_compiler(kernel: Kernel) -> None:
-    """Say on stderr which compiler builds a kernel, and what others take, if that is wanted."""
+def print_compiler(kernel: Kernel) -> None:
+    """With --verbose, print on stderr the compiler of a kernel, and the times of the others."""
     if click.get_current_context().meta.get(_VERBOSE):
         with Spinner(f"choosing a compiler for {kernel.program.name}"):
             compiler, choice = kernel.compiler, kernel.choice
@@ -359,6 +358,6 @@ def tell_compiler(kernel: Kernel) -> None:
 
 
 def _as_file(goal: Goal) -> str:
-    """Return a Spec file with the goal alone, as far as it is scheduled."""
+    """Return a Spec file of the goal and its schedule."""
     declared = Declaration(goal.name, goal.spec, schedule_of(goal.impl), goal.signature)
     return show_file(SpecFile(goal.target, (declared,)))

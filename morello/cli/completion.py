@@ -1,4 +1,4 @@
-"""Completions that shells show for what commands are given; nothing here imports a plugin."""
+"""Shell completions of arguments. Nothing here imports a plugin."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from click.shell_completion import CompletionItem
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave it to the shell, which knows files best."""
+    """Return the request to complete files."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave it to the shell."""
+    """Return the request to complete folders."""
     return [CompletionItem(incomplete, type="dir")]
 
 
 def databases(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the name of the default database, if that may be meant, else leave it to the shell."""
+    """Return `default` for a prefix of it, else the request to complete files."""
     meant = incomplete and "default".startswith(incomplete)
     return (
         [CompletionItem("default", help="the one that commands use without --db")]
@@ -27,7 +27,7 @@ def databases(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the names of plugins, which are those of their targets: to ask them would take too long."""
+    """Return the names of plugins, which equal those of their targets; loading plugins is slow."""
     import importlib.metadata
 
     names = {entry.name for entry in importlib.metadata.entry_points(group="morello")}

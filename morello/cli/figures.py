@@ -1,4 +1,4 @@
-"""Figures to draw on."""
+"""Figures of matplotlib, an optional dependency."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from morello.errors import MorelloError
 
 
 def figures() -> Any:
-    """Return matplotlib's module of figures. Raises MorelloError where it is not installed."""
+    """Return the module matplotlib.figure. Raises MorelloError if matplotlib is not installed."""
     try:
-        # Not imported by name, as it need not be there. Text stays text, and the same figure is the same file.
+        # Not imported by name: it is optional. Text stays text, and equal figures are equal files.
         importlib.import_module("matplotlib").rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "morello"})
         return importlib.import_module("matplotlib.figure")
     except ImportError as error:
@@ -19,7 +19,7 @@ def figures() -> Any:
 
 
 def save(figure: Any, path: str) -> None:
-    """Write a figure to a file. Raises MorelloError where that fails."""
+    """Write a figure to a file. Raises MorelloError on failure."""
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Libraries that `morello compile` makes of the Specs of a file, for one target or several."""
+"""C libraries of the Specs of a file, for one or several targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from morello.api.goals import Goal
 from morello.build.library import build_file
 from morello.build.toolchain import find_compiler
-from morello.cli.common import Made, tell_compiler
+from morello.cli.common import Made, print_compiler
 from morello.cli.output import check_writable, write_file
 from morello.codegen.library import CFile, CFunction, CLibrary
 from morello.errors import MorelloError
@@ -19,13 +19,13 @@ from morello.progress import Spinner
 
 
 def renamed(goals: Sequence[Goal]) -> list[Goal]:
-    """Return the goals with names of their own: of several for one Spec, each ends in that of its target."""
+    """Return the goals with unique names: with several targets, each ends in that of its target."""
     several = len({goal.target.name for goal in goals}) > 1
     return [attrs.evolve(goal, name=f"{goal.name}_{goal.target.name}") if several else goal for goal in goals]
 
 
 def library_of(file: str, goals: Sequence[Goal], made: Sequence[Made]) -> CLibrary:
-    """Return the library named after a Spec file, of what was made of its goals. Raises EmitError."""
+    """Return the library of a Spec file's kernels, named after the file. Raises EmitError."""
     by_name: dict[str, list[Made]] = {}
     for goal, one in zip(goals, made, strict=True):
         by_name.setdefault(goal.name, []).append(one)
@@ -43,13 +43,13 @@ def library_name(file: str) -> str:
 
 
 def write_library(directory: str, library: CLibrary) -> None:
-    """Write all files of a library. Raises MorelloError where that fails."""
+    """Write all files of a library. Raises MorelloError on failure."""
     for name, text in library.files.items():
         write_file(Path(directory, name), text.encode())
 
 
 def make_directory(directory: str, file: str) -> None:
-    """Make a directory for a library where there is none yet. Raises MorelloError where nothing can be written."""
+    """Create the directory of a library if needed. Raises MorelloError if it cannot be written to."""
     try:
         Path(directory).mkdir(exist_ok=True)
     except OSError as error:
@@ -58,10 +58,10 @@ def make_directory(directory: str, file: str) -> None:
 
 
 def built(kind: str, file: str, goals: Sequence[Goal], made: Sequence[Made], cc: str | None) -> bytes:
-    """Return an object, archive, shared object or assembly: of one program alone, or of a whole library."""
+    """Return an object, archive, shared object or assembly of one program or a library."""
     if len(made) == 1:
         kernel = made[0].kernel
-        tell_compiler(kernel)
+        print_compiler(kernel)
         with Spinner(f"building {kernel.program.name}"):
             if kind == "so":
                 return kernel.library.read_bytes()

@@ -1,4 +1,4 @@
-"""Writes files so that a reader finds the old one or the new one, never a part."""
+"""Write output files atomically."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from morello.errors import MorelloError
 
 
 def check_writable(path: str, source: str) -> None:
-    """Raise MorelloError if `path` cannot be written to, or is the file that is read: before the work, not after."""
+    """Raise MorelloError if `path` cannot be written to, or is the file `source`."""
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise MorelloError(f"cannot write {path}: it is a directory", "name a file in it")
     if place.exists() and os.path.exists(source) and place.samefile(source):
         raise MorelloError(f"cannot write {path}: it is the Spec file itself", "choose another name")
     if not place.parent.is_dir():
-        raise MorelloError(f"cannot write {path}: there is no directory {place.parent}", f"mkdir -p {place.parent}")
+        raise MorelloError(f"cannot write {path}: directory {place.parent} does not exist", f"mkdir -p {place.parent}")
     touched = [place] if _is_special(place) else [place.parent, *([place] if place.exists() else [])]
     if not all(os.access(one, os.W_OK) for one in touched):
         raise MorelloError(f"cannot write {path}: permission denied", "choose a path that you may write to")
 
 
 def write_file(path: str | Path, data: bytes) -> None:
-    """Replace `path` in one step; devices and pipes are written to. Raises MorelloError where that fails."""
+    """Replace `path` atomically; write to devices and pipes directly. Raises MorelloError on failure."""
     place = Path(os.path.realpath(path))
     try:
         if _is_special(place):

@@ -1,4 +1,4 @@
-"""Draws the rectangles of a table over two of its axes."""
+"""Draw the rectangles of a table over two of its axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a program's parts under the roofs that its target's model has for them."""
+"""Roofline plots of programs under the target's cost model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from morello.report.balance import slowest
 
 @attrs.frozen
 class Point:
-    """A part of a program: its FLOPs per byte of operands in `level`, the slowest it touches, and per unit of cost."""
+    """A part of a program.
+
+    `intensity` is in FLOPs per byte of its operands in `level`, the slowest level of them, `rate` in FLOPs per cost.
+    """
 
     name: str
     level: str
@@ -26,7 +29,7 @@ class Point:
 
 
 def points(impl: Impl, target: Target) -> list[Point]:
-    """Return the whole program, and each of its moves and kernels with arithmetic below it, alike ones once."""
+    """Return the points of the whole program and of its moves and kernels with arithmetic, without duplicates."""
     return list(dict.fromkeys(_points(impl, target)))
 
 
@@ -44,7 +47,7 @@ def _points(impl: Impl, target: Target) -> Iterator[Point]:
 
 
 def rates(target: Target) -> tuple[float, str]:
-    """Return what FLOPs per unit of cost are multiplied with to be shown, and in which unit."""
+    """Return the factor from FLOPs per unit of cost to the displayed unit, and that unit."""
     if target.unit_seconds:
         return 1e-9 / target.unit_seconds, "GFLOP/s"
     if target.info.units_per_cycle:
@@ -56,7 +59,7 @@ def draw(impl: Impl, target: Target, title: str, path: str) -> None:
     """Write a roofline of a finished program. Raises MorelloError without matplotlib, or without arithmetic."""
     made, found = figures(), points(impl, target)
     if not found:
-        raise MorelloError(f"{impl.spec.logical.op} has no arithmetic, so there is no roofline", "leave --plot out")
+        raise MorelloError(f"{impl.spec.logical.op} has no arithmetic to plot", "leave --plot out")
     figure = made.Figure(figsize=(10, 6), layout="constrained")
     plane = figure.add_subplot()
     _roofs(plane, found, target)
@@ -65,7 +68,7 @@ def draw(impl: Impl, target: Target, title: str, path: str) -> None:
         place = (one.intensity, scale * one.rate)
         colour, shape = _colours(target)[one.level], "o" if one.is_kernel else "s"
         plane.plot(*place, shape, color=colour, label=f"{number} {one.name} ({one.level})")
-        # Parts of a program are often at nearly the same place.
+        # Points often nearly coincide.
         plane.annotate(str(number), place, (5 + 9 * (number % 4), 5), textcoords="offset points", fontsize="x-small")
     plane.set(xscale="log", yscale="log", ylabel=unit, title=title)
     plane.set_xlabel("FLOP per byte of operands in the slowest level that a part touches")
@@ -74,7 +77,7 @@ def draw(impl: Impl, target: Target, title: str, path: str) -> None:
 
 
 def _roofs(plane: Any, found: Sequence[Point], target: Target) -> None:
-    """Draw what each level hands out, up to the fastest kernel: the model has no peak of its own."""
+    """Draw the bandwidth of each level, up to the fastest kernel: the model has no peak of its own."""
     scale, _ = rates(target)
     peak = max(found, key=lambda one: (one.is_kernel, one.rate))
     slopes = {level.name: level.unit / level.hit_cost for level in target.levels if level.hit_cost}

@@ -1,4 +1,4 @@
-"""Times of a kernel, and of a library that computes the same."""
+"""Times of a kernel, compared with those of a library."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from morello_baselines import BaselineReport
 
 _REPEATS = 5
-#: How many times as long as a call of nothing a call takes at least, for its time to tell of what it computes.
-_TELLING = 2
-#: The choice to compare with nothing.
+#: A ratio is meaningful only if calls take at least this multiple of an empty call.
+_SIGNIFICANT = 2
+#: Compare with no library.
 NONE = "none"
 
 
@@ -49,7 +49,7 @@ against_option = click.option(
 
 @attrs.frozen
 class Speed:
-    """A kernel's timing, and a library's for the same; `why` says why there is none."""
+    """A kernel's timing and a library's; `why` is the reason if the library has none."""
 
     report: BenchReport
     baseline: BaselineReport | None
@@ -57,12 +57,12 @@ class Speed:
 
     @property
     def ratio(self) -> float | None:
-        """Return how many times as fast as the library it is at best, without what calls take; None if they hide it."""
+        """Return the speedup over the library by minimum times, without empty calls; None if those dominate."""
         return self._ratio(lambda times: times.best)
 
     @property
     def median_ratio(self) -> float | None:
-        """Return the same of medians."""
+        """Return the same by medians."""
         return self._ratio(lambda times: times.median)
 
     def _ratio(self, of: Callable[[Times], float]) -> float | None:
@@ -72,25 +72,25 @@ class Speed:
 
     @property
     def unclear(self) -> str:
-        """Return whose time is mostly the call's, so that it tells nothing of what is computed; nothing if neither."""
-        if self.baseline is not None and self.baseline.times.best < _TELLING * self.baseline.call:
+        """Return the name of the side whose time is mostly that of an empty call, or an empty string."""
+        if self.baseline is not None and self.baseline.times.best < _SIGNIFICANT * self.baseline.call:
             return self.baseline.name
-        return "the program" if self.report.best < _TELLING * self.report.call else ""
+        return "the program" if self.report.best < _SIGNIFICANT * self.report.call else ""
 
     @property
     def verdict(self) -> str:
-        """Return in words how it compares."""
+        """Return the comparison in words."""
         if self.baseline is None:
             return f"not compared: {self.why}" if self.why else ""
         best, median = duration(self.baseline.times.best), duration(self.baseline.times.median)
         took = f"{self.baseline.name} takes {best} (median {median})"
         if self.ratio is None or self.median_ratio is None:
             call = self.baseline.call if self.unclear == self.baseline.name else self.report.call
-            return f"{took}; not compared: most of what {self.unclear} takes is the call, {duration(call)}"
+            return f"{took}; not compared: the call, {duration(call)}, dominates the time of {self.unclear}"
         return f"{took}: {times(self.ratio)} its speed ({times(self.median_ratio)} by medians)"
 
     def warn(self) -> None:
-        """Tell on stderr if other programs disturbed the measurement."""
+        """Warn on stderr if other programs disturbed the measurement."""
         if self.report.busy:
             click.echo(
                 f"warning: the machine is busy: {'; '.join(self.report.busy)}; time again when it is idle", err=True
@@ -120,14 +120,14 @@ class Speed:
                 "wall_seconds": _as_dict(baseline.wall),
                 "call_seconds": baseline.call,
             },
-            "not_compared": self.why or (f"most of what {self.unclear} takes is the call" if self.unclear else None),
+            "not_compared": self.why or (f"the call dominates the time of {self.unclear}" if self.unclear else None),
             "times_as_fast": self.ratio,
             "times_as_fast_by_medians": self.median_ratio,
         }
 
 
 def times(ratio: float | None) -> str:
-    """Return a ratio in words; a dash where there is none."""
+    """Return a ratio as text, a dash for None."""
     return "–" if ratio is None else f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
 
 

@@ -1,4 +1,4 @@
-"""Makes standard streams that are closed, full or gone end the program with a message and the right exit code."""
+"""End the program with a message and an exit code if standard streams are closed or full."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error; where it cannot be written there is nobody to tell, and nothing else changes."""
+    """Standard error; errors of writing to it are ignored."""
 
     def write(self, data, /):
         with contextlib.suppress(OSError):
@@ -32,12 +32,12 @@ class _Messages(io.FileIO):
 
 
 def prepare() -> None:
-    """Make standard output and standard error say what fails, or nothing; open those that were closed."""
+    """Install the streams above, and open closed ones on /dev/null."""
     # A file opened later must not get the number of a stream, or messages would end up in it.
     _occupy(0, os.O_WRONLY)
     _occupy(1, os.O_RDONLY)
     _occupy(2, os.O_WRONLY)
-    # Terminals that lack × or µ show something else rather than fail.
+    # Characters that a terminal lacks, such as × or µ, are replaced.
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout, "replace")
     sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, "backslashreplace")
 
@@ -56,7 +56,7 @@ def _text(raw: io.FileIO, before: TextIO | None, errors: str) -> io.TextIOWrappe
 
 
 def abandon(error: OSError) -> None:
-    """After an error of standard output, write the rest of it nowhere, so that it does not fail at the end again."""
+    """After an error of standard output, redirect it to /dev/null, so that the flush at exit succeeds."""
     if error.filename == _NAME:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)

@@ -49,8 +49,8 @@ def strides_of(tensor: TensorSpec) -> tuple[int, ...]:
 class View:
     """A tile of a buffer: the tensor it is seen as, and where it starts in the buffer's coordinates.
 
-    Dimension d of the tensor is dimension `dim_map[d]` of the buffer (None: it has size 1 and is none of the buffer's),
-    whose values it has one of `steps[d]` of.
+    Dimension d of the tensor is dimension `dim_map[d]` of the buffer (None: a dimension of size 1 that the buffer
+    lacks), with every `steps[d]`th value.
     """
 
     buffer: Buffer
@@ -73,7 +73,7 @@ class View:
         if dim_map is None:
             return View(self.buffer, tensor, tuple(moved), self.dim_map, self.steps)
         if any(isinstance(axis, Collapsed) for axis in dim_map):
-            assert not any(as_index(start).constant != 0 for start in starts), "what is collapsed is taken whole"
+            assert not any(as_index(start).constant != 0 for start in starts), "collapsed dimensions are not tiled"
             return self._collapsed(tensor)
         steps = (axis.step if isinstance(axis, Every) else 1 for axis in dim_map)
         seen = [
@@ -90,7 +90,7 @@ class View:
         """Return the same values as a tensor that has them in the same order, in fewer dimensions."""
         shape = tuple(int(size) for size in tensor.shape)
         layout = tensor.state.layout or row_major(len(shape))
-        # All tiles of a loop lie alike, so the first one, which starts at 0, tells for all.
+        # All tiles of a loop have the same alignment: use the first one, which starts at 0.
         first = attrs.evolve(self, starts=(0,) * len(self.starts))
         strides = tuple(
             first.offset(dense) + first.offset() * -1 if size > 1 else 0
@@ -116,7 +116,7 @@ class View:
         last, axis = (int(self.tensor.shape[dim]) - 1) // strip, self.dim_map[dim]
         if last == 0 or axis is None:
             return IndexExpr()
-        # All tiles of a loop lie alike, so the first one, which starts at 0, tells for all.
+        # All tiles of a loop have the same alignment: use the first one, which starts at 0.
         first, *others = (
             self.buffer.offset([place * strip * self.steps[dim] if at == axis else 0 for at in range(len(self.starts))])
             for place in (0, 1, last)

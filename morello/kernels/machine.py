@@ -28,9 +28,9 @@ class MemoryLevel:
     """One level of the memory hierarchy.
 
     `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds
-    buffers. `unit` is what one allocation is counted in, in bytes: a register or a cache line. `hit_cost` is
-    the cost of touching one line, `miss_cost` what each run of adjacent lines costs beside. `vectors` are the sizes
-    in bytes of the vectors a vector level holds. `destinations` are the levels an operand that lives here can be
+    buffers. `unit` is the granularity of allocations in bytes: a register or a cache line. `hit_cost` is
+    the cost of touching one line, `miss_cost` the additional cost of each run of adjacent lines. `vectors` are the
+    sizes in bytes of the vectors a vector level holds. `destinations` are the levels an operand that lives here can be
     moved to. Tensors here that a Spec calls aligned start at a multiple of `alignment` bytes. Search's bounds take
     the limit of a level as full that is not `tracked`: that saves it time and memory, and loosens the bounds of
     Specs that run out of it.
@@ -86,8 +86,8 @@ class TargetInfo:
     `layouts(dtype, rank)` lists the layouts that search may give to new buffers, and `offers(layout, buffer)` says to
     which of those that moves make: to all, if it is None. `casts` are the conversions that search may make on a move;
     `cpu_features` what a machine must have to run the code, in the names that `/proc/cpuinfo` uses on x86.
-    `cost_unit` names what costs are counted in, such as "tenths of a cycle", of which a cycle has `units_per_cycle`,
-    10; both are for people, and may be left out where costs are no times.
+    `cost_unit` is the name of the unit of costs, such as "tenths of a cycle", and `units_per_cycle` their number in a
+    cycle, 10; both are for display, and optional if costs are not times.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Machine:
         for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
             if type(self.operations.get(one.name)) is not type(one):
                 hint = "there are Morello's and those that plugins of the same registry add (hook morello_operations)"
-                raise SpecError(f"this {one.name} is no operation of {self.name}", hint)
+                raise SpecError(f"{self.name} does not have this operation {one.name}", hint)
 
     def move_cost(self, tensor: TensorSpec) -> Num:
         """Return what a touch of all lines costs, 0 in registers: lines · hit cost + runs · miss cost.
@@ -245,5 +245,5 @@ class Machine:
 
 
 def widest_vector(machine: Machine, level: MemoryLevel, dtype: DType, volume: int) -> int | None:
-    """Return the widest vector size that divides `volume`, None where there is none."""
+    """Return the widest vector size that divides `volume`, else None."""
     return max((size for size in machine.vector_sizes(level, dtype) if volume % size == 0), default=None)

@@ -27,7 +27,7 @@ Registers: TypeAlias = int | Callable[[LogicalSpec], Num]
 
 @attrs.frozen
 class Combined:
-    """A cost computed from `parts`, each of which depends on little: one operand, or the sizes alone.
+    """A cost computed from `parts`. Each part depends on little: one operand, or the sizes alone.
 
     Search evaluates each part once for all operand states that agree in the fields that the part reads, and calls
     `combine` on whole arrays of the results. A part may return a tuple, which is one argument of `combine`.

@@ -109,7 +109,7 @@ class OperandSite:
 
 
 class KernelSite:
-    """One call of a microkernel: `spec` is what it implements."""
+    """One call of a microkernel: `spec` is the Spec that it implements."""
 
     def __init__(self, spec: LogicalSpec, views: Sequence[View], printer: Printer):
         self.spec = spec

@@ -54,15 +54,15 @@ class Target(Machine):
     rewrites: tuple[type[StepLike], ...]
     kernels: tuple[Microkernel, ...]
     emitter: Emitter
-    #: What programs are measured by in place of time, the most telling first; nothing where time tells.
+    #: Metrics of programs instead of time, the most important first; empty if programs are timed.
     metrics: tuple[Metric, ...] = ()
     #: Which plugin contributed each object, by "kind name", e.g. "microkernel Assign".
     origins: dict[str, str] = attrs.field(factory=dict[str, str])
-    #: The name of the profile that costs are from.
+    #: The name of the profile with the costs.
     profile: str = BASE
-    #: The megahertz of the profile's machine, where they are known: with them, costs are times.
+    #: The megahertz of the profile's machine, if known: with them, costs are times.
     mhz: int | None = None
-    #: Neighbouring tile sizes that search tries differ by so many factors of two, besides those that kernels ask for.
+    #: Neighbouring tile sizes of search differ by this many factors of two, in addition to sizes that kernels require.
     size_bits: int = 1
     #: Kernels that the profile's machine cannot run, by name: the CPU features that it lacks for them.
     unavailable: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
@@ -74,7 +74,7 @@ class Target(Machine):
 
     @property
     def unit_seconds(self) -> float | None:
-        """Return the seconds of a unit of cost, None where nobody says."""
+        """Return the seconds of a unit of cost, None if unknown."""
         per_cycle = self.info.units_per_cycle
         return 1e-6 / (self.mhz * per_cycle) if self.mhz and per_cycle else None
 

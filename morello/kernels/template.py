@@ -21,7 +21,7 @@ def fault(text: str, operands: Iterable[str]) -> str | None:
     try:
         fields = [field for field in Formatter().parse(text) if field[1] is not None]
     except ValueError as error:
-        return f"its template {text!r} is none ({error}): braces of C are written twice"
+        return f"its template {text!r} is invalid ({error}): braces of C are doubled"
     names = tuple(operands)
     for _, name, spec, conversion in fields:
         if str(name).removesuffix(_TYPE) not in names or spec or conversion:

@@ -1,1 +1,1 @@
-"""Programs in words, tables and trees, for the command line, for Python and for notebooks."""
+"""Programs as text, tables and trees, for the command line, Python and notebooks."""

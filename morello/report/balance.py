@@ -1,4 +1,4 @@
-"""Says what bounds a program under the model: computing, a level of memory, or starting threads."""
+"""The bottleneck of a program under the model: computing, a level of memory, or starting threads."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Balance:
 
     @property
     def bound(self) -> str:
-        """Return what bounds the program: `computing`, if it is at least half, else the largest part of the rest."""
+        """Return `computing` if it is at least half of the cost, else the largest other part."""
         if self.shares.get(COMPUTING, 0.0) >= 50:
             return COMPUTING
         return max((part for part in self.shares if part != COMPUTING), key=lambda part: self.shares[part])
 
     def __str__(self) -> str:
         words = {COMPUTING: "compute-bound", THREADS: "bound by starting threads"}
-        told = ", ".join(f"{part} {share:.1f} %" for part, share in self.shares.items() if share >= 0.05)
-        return f"{words.get(self.bound, f'memory-bound by {self.bound}')}: {told}"
+        parts = ", ".join(f"{part} {share:.1f} %" for part, share in self.shares.items() if share >= 0.05)
+        return f"{words.get(self.bound, f'memory-bound by {self.bound}')}: {parts}"
 
 
 def balance(impl: Impl, target: Target) -> Balance:
@@ -60,7 +60,7 @@ def _add(impl: Impl, target: Target, runs: int, parts: Counter[str]) -> None:
 
 
 def _of_touches(tensors: Sequence[TensorSpec], own: int, target: Target) -> dict[str, int]:
-    """Return the parts of a move's cost: what touching its tensors costs in each level, the slower one for the rest."""
+    """Return the parts of a move's cost: touching its tensors in each level; the rest counts for the slower level."""
     costs: Counter[str] = Counter()
     for tensor in tensors:
         costs[tensor.state.level] += int(target.move_cost(tensor))
@@ -70,7 +70,7 @@ def _of_touches(tensors: Sequence[TensorSpec], own: int, target: Target) -> dict
 
 
 def _of_kernel(logical: LogicalSpec, kernel: str, own: int, target: Target) -> dict[str, int]:
-    """Return the parts of a call's cost: what it would save if an operand were in the fastest cache, and the rest."""
+    """Return the parts of a call's cost: the savings if operands were in the fastest cache, and the rest."""
     called, fastest = target.kernels_by_name[kernel], next(one.name for one in target.levels if not one.is_register)
     costs: Counter[str] = Counter()
     for index, state in enumerate(logical.states):
@@ -87,5 +87,5 @@ def _of_kernel(logical: LogicalSpec, kernel: str, own: int, target: Target) -> d
 
 
 def slowest(levels: Sequence[str], target: Target) -> str:
-    """Return the slowest of some levels: moves between registers are of registers."""
+    """Return the slowest of some levels."""
     return max(levels, key=[level.name for level in target.levels].index)

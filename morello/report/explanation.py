@@ -1,4 +1,4 @@
-"""Explanations of programs: where cost and memory go, what bounds them, and what else there would have been."""
+"""Explanations of programs: parts of cost and memory, the bottleneck, and runner-ups."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from morello.report.words import cost_words, memory
 
 @attrs.frozen(repr=False)
 class Explanation:
-    """A finished program in words and a table: as text when printed, as HTML in notebooks, as data by `as_dict`.
+    """An explained program: text when printed, HTML in notebooks, data by `as_dict`.
 
-    `tree` has each of its nodes, with runner-ups if they were asked for, and `balance` what bounds it. `low` is what
-    every program is proven to cost at least, and `origin` says where this one comes from. Runner-ups with which the
-    program would cost less than `noise` percent more are not shown. `signature` is that of the text it comes from.
+    `tree` has its nodes, with runner-ups if requested. `low` is the proven lower bound of the cost, and `origin` the
+    source of the program in words. Runner-ups that cost less than `noise` percent of the program more are not shown.
+    `signature` is that of the Spec's text.
     """
 
     name: str

@@ -15,7 +15,7 @@ _PLAIN = "white-space: pre; font-family: monospace"
 
 
 def table_html(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """Return a table as HTML. Cells are text, and none of it is taken for HTML."""
+    """Return a table as HTML, with the text of cells escaped."""
     styles = [_RIGHT if column.number else f"{_LEFT}; {_PLAIN}" for column in columns]
     heads = "".join(
         f'<th style="{_RIGHT if one.number else _LEFT}">{escape(one.heading)}</th>' for one in columns
@@ -25,7 +25,7 @@ def table_html(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 
 def facts_html(facts: Mapping[str, str]) -> str:
-    """Return names and what they are as a table of two columns; what is empty is left out."""
+    """Return names and their texts as a table of two columns, without empty texts."""
     rows = [
         f'<tr><th style="{_LEFT}">{escape(name)}</th><td style="{_LEFT}; {_PLAIN}">{escape(text)}</td></tr>'
         for name, text in facts.items()

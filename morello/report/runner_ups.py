@@ -1,4 +1,4 @@
-"""Runner-ups: the steps that search did not take, and what programs that begin with them cost."""
+"""Runner-ups: steps that search did not take, with the costs of the programs that begin with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find_runner_ups(search: SearchSession, scheduled: Impl, program: Impl, count
 
 
 def ranked(alternatives: Sequence[Alternative]) -> tuple[RunnerUp, ...]:
-    """Return what is told of the alternatives to the first of them, which was chosen."""
+    """Return the runner-ups of the first alternative, which was chosen."""
     chosen, *others = alternatives
     return tuple(_runner_up(one, chosen.cost) for one in others)
 

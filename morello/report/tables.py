@@ -1,4 +1,4 @@
-"""Prints tables that fit the terminal; what is read by programs has a line for each row, however wide."""
+"""Print tables that fit the terminal; into pipes and files, each row is a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from morello.progress import without_escapes
 
-#: Columns of a terminal that text which is wrapped has at least, if it is that long.
+#: The least width of wrapped text, if it is that long.
 _LEAST = 20
 _GAP = 2
 
@@ -25,9 +25,9 @@ Row: TypeAlias = Sequence[str | Text]
 
 @attrs.frozen
 class Column:
-    """A column: numbers stand at its right end, text that `wraps` takes several lines where there is little room.
+    """A column: numbers are right-aligned; text that `wraps` takes several lines if there is little room.
 
-    `spare` says how soon the column is left out where there is still too little: 0 never, else the largest first.
+    If room is still lacking, columns are left out by `spare`, the largest first; 0 stays.
     """
 
     heading: str
@@ -37,11 +37,11 @@ class Column:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Print a table on standard output, no wider than the terminal or COLUMNS; tells on stderr what is left out."""
+    """Print a table, no wider than the terminal or COLUMNS; list columns left out on stderr."""
     width = _width()
     shown = range(len(columns)) if width is None else _fitting(columns, rows, width)
     chosen = [[row[at] for at in shown] for row in rows]
-    # Rich has left the colours out where they do not belong.
+    # Rich has left colours out if the output is not a terminal.
     click.echo(_text([columns[at] for at in shown], chosen, width, not without_escapes()), nl=False, color=True)
     left_out = [column.heading for at, column in enumerate(columns) if at not in shown]
     if left_out:
@@ -54,17 +54,17 @@ def table_text(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 
 def _width() -> int | None:
-    """Return the columns that there are; None where nobody looks at the output, and a row is a line."""
+    """Return the width of the terminal; None for a pipe or file, where a row is a line."""
     given = os.environ.get("COLUMNS", "")
     return Console().width if sys.stdout.isatty() or given.isdigit() else None
 
 
 def _fitting(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[int]:
-    """Return the columns that have room, by number: as many as can be."""
+    """Return the numbers of the columns that fit."""
     shown = [*range(len(columns))]
     least = [_least(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
     while sum(least[at] + _GAP for at in shown) - _GAP > width:
-        # Of those that are left out equally soon, the last one.
+        # The last one among equals.
         candidate = max(shown, key=lambda at: (columns[at].spare, at))
         if not columns[candidate].spare:
             break
@@ -73,7 +73,7 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list
 
 
 def _least(column: Column, cells: Row) -> int:
-    """Return the width that a column needs at least."""
+    """Return the least width of a column."""
     longest = max(map(_length, cells), default=0)
     return max(cell_len(column.heading), min(longest, _LEAST) if column.wraps else longest)
 
@@ -86,7 +86,7 @@ def _text(columns: Sequence[Column], rows: Sequence[Row], width: int | None, col
     cells = [[row[at] for row in rows] for at in range(len(columns))]
     natural = sum(max(map(_length, [one.heading, *own])) + _GAP for one, own in zip(columns, cells, strict=True))
     least = sum(_least(one, own) + _GAP for one, own in zip(columns, cells, strict=True)) - _GAP
-    # Nothing is cut off: where there is no room at all, even numbers go on in the next line.
+    # Nothing is cut off: without room, even numbers continue in the next line.
     room = width is None or least <= width
     table = Table(box=None, pad_edge=False, header_style="bold")
     for one in columns:

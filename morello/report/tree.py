@@ -1,4 +1,4 @@
-"""Programs as trees of plain data with their costs, and these as text."""
+"""Programs as trees of plain data with costs, and these as text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from morello.report.words import memory
 
 @attrs.frozen
 class RunnerUp:
-    """A step that was not taken: what one run of the best program that begins with it costs, or at least costs.
+    """A step that was not taken, and the cost of one run of the best program that begins with it, or a lower bound.
 
-    `more` is by how much that exceeds the cost of what was chosen, `percent` the same in percent of the latter.
+    `more` is the difference to the chosen step's cost, `percent` the same in percent of it.
     """
 
     step: str
@@ -45,10 +45,10 @@ class RunnerUp:
 class Branch:
     """A node of a program. Costs are the model's; memory is in bytes per level, fastest first.
 
-    `cost` is that of one run and `own` the node's part in it; it is run `runs` times in all, and `share` is the
-    percentage that its own cost makes up of the whole program's then: shares add up to 100. `holds` is the most
-    that the node itself keeps at a time, `peak` includes what is below it. A loop that is `continued` has nothing in it
-    but a loop over the same dimension. `runner_ups` are the best other steps, if they were asked for.
+    `cost` is that of one run, `own` the node's part in it, `runs` the number of runs in a call, and `share` the
+    percentage of its own cost in all runs of the program's cost; shares add up to 100. `holds` is the peak memory of
+    the node itself, `peak` that with the nodes below. A `continued` loop contains only a loop over the same dimension.
+    `runner_ups` are the best other steps, if requested.
     """
 
     step: str
@@ -69,17 +69,17 @@ class Branch:
 
     @property
     def label(self) -> str:
-        """Return the node's kernel, or the step that made it."""
+        """Return the node's kernel or step, with its role."""
         role = "" if self.role == "body" else f"{self.role}: "
         return f"{role}{self.kernel or self.step}{' (view)' if self.view else ''}"
 
     @property
     def runner_ups_below(self) -> int:
-        """Return the number of runner-ups of the node and of all that is below it."""
+        """Return the number of runner-ups of the node and of the nodes below."""
         return len(self.runner_ups or ()) + sum(child.runner_ups_below for child in self.children)
 
     def without_noise(self, percent: float, total: int | None = None) -> Branch:
-        """Return the program without runner-ups with which its cost, `total`, would be less than `percent` more."""
+        """Return the program without runner-ups that cost less than `percent` of `total`, its cost, more."""
         total = total or self.cost
         kept = None
         if self.runner_ups is not None:
@@ -88,14 +88,14 @@ class Branch:
         return attrs.evolve(self, runner_ups=kept, children=children)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as nested dictionaries and lists."""
+        """Return nested dictionaries and lists."""
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
         others = None if self.runner_ups is None else [attrs.asdict(one) for one in self.runner_ups]
         children = [child.as_dict() for child in self.children]
         return {**fields, "runner_ups": others, "children": children}
 
 
-#: The runner-ups of a node, None where they are not known.
+#: The runner-ups of a node, None if unknown.
 RunnerUps = Callable[[Impl], tuple[RunnerUp, ...] | None]
 
 
@@ -137,7 +137,7 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
 
 
 def _held(needs: Limits, parts: Sequence[Part]) -> Limits:
-    """Return the most bytes of each level that a node needs itself or keeps while a child runs."""
+    """Return the most bytes of each level that a node needs itself or holds while a child runs."""
     return tuple(max(column) for column in zip(needs, *(part.live for part in parts), strict=True))
 
 
@@ -147,9 +147,9 @@ def by_level(amounts: Limits, target: Target) -> dict[str, int]:
 
 
 def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], list[Row]]:
-    """Return a program with a node a line, but loops over one dimension together unless they have runner-ups.
+    """Return a program with a node a line. Directly nested loops over one dimension share a line without runner-ups.
 
-    `compact` leaves out what each node implements and holds.
+    `compact` leaves out the columns on Specs and memory.
     """
     columns = [Column("program"), *(Column(name, number=True) for name in ("cost", "runs", "share"))]
     if not compact:
@@ -168,9 +168,9 @@ def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], li
 
 
 def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch, Branch]]:
-    """Yield each line in program order: guides that lead to it, those of the line below, its first and last node.
+    """Yield each line in program order: its guides, those of the line below, its first and last node.
 
-    An only child stands below its parent.
+    A single child is directly below its parent.
     """
     last = branch
     while last.continued and not branch.runner_ups and not last.children[0].runner_ups:

@@ -1,4 +1,4 @@
-"""Words for memory and cost."""
+"""Text for memory and cost."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from morello.run.timing import duration
 
 
 def memory(amounts: dict[str, int]) -> str:
-    """Return bytes per level in words, those of 0 left out."""
+    """Return bytes per level as text, without zeros."""
     return ", ".join(f"{level} {size(amount)}" for level, amount in amounts.items() if amount) or "–"
 
 
 def size(amount: int) -> str:
-    """Return a number of bytes, exactly: in the largest unit of which it is a whole number."""
+    """Return the exact number of bytes, in the largest unit that divides it."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while amount and amount % 1024 == 0 and len(units) > 1:
         amount //= 1024
@@ -21,7 +21,7 @@ def size(amount: int) -> str:
 
 
 def cost_words(cost: int, target: Target) -> str:
-    """Return a cost with what it comes to: time, else cycles, else its unit, or nothing."""
+    """Return a cost with its time if the clock is known, else its cycles, else its unit."""
     seconds, info = target.unit_seconds, target.info
     if seconds is not None:
         return f"{cost:,} {info.cost_unit}: {duration(cost * seconds)} at {target.mhz:,} MHz"

@@ -159,7 +159,7 @@ REFUSALS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"measurements": (7,)}, [], "a measurement is a morello.plugins.Measurement of a table"),
     ({"tables": {}}, [], "a measurement is a morello.plugins.Measurement of a table"),
     ({}, ["--target", "no_cpu"], "unknown target 'no_cpu'"),
-    ({}, ["-o", "none/own.toml"], "cannot write none/own.toml: there is no directory"),
+    ({}, ["-o", "none/own.toml"], "cannot write none/own.toml: directory"),
     ({}, ["--profile", "fast"], "unknown profile 'fast' of toy_cpu"),
 ]
 
@@ -236,8 +236,8 @@ def test_tables_are_measured_until_they_hold_still(quick: bool, left: float, tim
 ROWS_OF_TWO: Rows = ((1, 40, 1), (2, 40, 1))
 
 WRONG: list[tuple[Any, str]] = [
-    (((1, 40, 5),), "rows for what the target's are for"),
-    (((1, 40, 5), (3, 40, 5)), "rows for what the target's are for: the first 2 columns are the same"),
+    (((1, 40, 5),), "rows with the declared keys"),
+    (((1, 40, 5), (3, 40, 5)), "rows with the declared keys in the first 2 columns"),
     (((1, 40, 5), (2, 40, 0.5)), "rows of integers"),
     ([], "a list of rows"),
 ]

@@ -44,7 +44,7 @@ def test_each_shell_has_a_script(shell: str) -> None:
 
 def test_commands() -> None:
     assert offered("bash", "compi") == ["plain,compile"]
-    assert offered("zsh", "tar") == ["plain", "targets", "List the installed targets, and what they have."]
+    assert offered("zsh", "tar") == ["plain", "targets", "List the installed targets and their parts."]
     assert offered("fish", "db", "pr")[0].partition("\t")[0] in ("plain", "plain,prune")
     assert offered("bash", "--vers") == ["plain,--version"]
 

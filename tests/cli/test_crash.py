@@ -39,7 +39,7 @@ def fails(error: Exception) -> Callable[..., NoReturn]:
 
 def bundle(result: Result) -> str:
     """Return the text of the file that the message names."""
-    found = re.search(r"all that is known of it is in (\S+)\n", result.stderr)
+    found = re.search(r"the report is in (\S+)\n", result.stderr)
     assert found, result.stderr
     return Path(found[1]).read_text(encoding="utf-8")
 
@@ -93,7 +93,8 @@ def test_a_process_ends_with_the_message(write: Write, state: Path) -> None:
     assert done.returncode == 70
     assert done.stdout == ""
     assert re.fullmatch(
-        r"error: TypeError at morello/api/pipeline.py:\d+: .*\n  this is a bug .*\n  all .*\n  hint: .*\n", done.stderr
+        r"error: TypeError at morello/api/pipeline.py:\d+: .*\n  this is a bug .*\n  the report .*\n  hint: .*\n",
+        done.stderr,
     )
     (file,) = state.rglob("*.txt")
     assert f"-c check {path}\n" in file.read_text(encoding="utf-8")
@@ -131,7 +132,7 @@ def test_what_cannot_be_told_hides_nothing() -> None:
         raise error
     told = crash.report(error)
     assert "== good\n\nyes\n" in told
-    assert "== bad\n\ncannot be told: KeyError: 'second'" in told
+    assert "== bad\n\nunavailable: KeyError: 'second'" in told
 
 
 def test_too_deep_for_python(write: Write, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def test_too_deep_for_python(write: Write, state: Path, monkeypatch: pytest.Monk
     finally:
         sys.setrecursionlimit(limit)
     assert result.exit_code == 70
-    assert "nested more deeply" in result.stderr
+    assert "nested too deeply" in result.stderr
     assert "Previous line repeated" in bundle(result)
     assert [*state.rglob("*.txt")]
 

@@ -114,7 +114,7 @@ def test_unusable_database(cli, refused, write, tmp_path, command):
 def test_output_that_cannot_be_written(cli, refused, write, tmp_path):
     path = write()
     before = Path(path).read_bytes()
-    refused(cli("compile", path, "-o", str(tmp_path / "none" / "out.c")), "error: cannot write", "no directory")
+    refused(cli("compile", path, "-o", str(tmp_path / "none" / "out.c")), "error: cannot write", "does not exist")
     refused(cli("compile", path, "-o", str(tmp_path)), "error: cannot write", "a directory")
     refused(cli("compile", path, "-o", path), "error: cannot write", "the Spec file itself")
     refused(cli("compile", path, "-o", "/dev/full", "--emit", "c"), "error: cannot write /dev/full")

@@ -183,7 +183,7 @@ def test_roofline(cli, write, refused, tmp_path, monkeypatch):
         assert word in drawn
     two = text + "spec two = Relu(8×8, GL, GL, serial)\n"
     refused(cli("explain", write(two), "--plot", str(plot)), "the file has 2 Specs: one, two", "--spec NAME")
-    refused(cli("explain", write(text), "--plot", str(tmp_path / "none" / "a.svg")), "there is no directory")
+    refused(cli("explain", write(text), "--plot", str(tmp_path / "none" / "a.svg")), "does not exist")
     moves = cli("explain", write("spec one = Move(8, GL, GL)\n"), "--plot", str(plot))
     assert moves.exit_code == 1
     assert "Move has no arithmetic" in moves.stderr

@@ -119,7 +119,7 @@ def test_it_is_unknown_elsewhere(
             parse_spec(text, target)
         logical = parse_spec(text, targets[0]).logical
         for other in (target, targets[1]):
-            with pytest.raises(SpecError, match="this Twist is no operation of x86_avx2"):
+            with pytest.raises(SpecError, match="x86_avx2 does not have this operation Twist"):
                 other.spec(logical)
 
 

@@ -16,9 +16,9 @@ from morello.cli.common import (
     json_option,
     make,
     measured_option,
+    print_compiler,
     print_json,
     seed_option,
-    tell_compiler,
     threads_option,
     with_goals,
 )
@@ -57,22 +57,22 @@ def command(
 ) -> None:
     """Time the programs of FILE, and a library on the same.
 
-    Each measurement is of many calls, and the loop around them is C. The table has the least and the median, of the
-    CPU time of the calling thread and on the wall. Rates are at best: of the CPU time, which other programs do not
-    lengthen, and on several threads on the wall.
+    Each measurement is a C loop of many calls. The table has minimum and median of the CPU time of the calling thread
+    and of the wall time. Rates are of the minimum: of CPU time, which other programs do not lengthen, or with several
+    threads of wall time.
 
-    The library gets the same types, layouts without strips, and as many threads; it writes into arrays that are there
-    already, wherever it can. Its times are by the same clock. Ratios are of the least times and of the medians, each
-    without what a call takes that has nothing to compute; where that is most of the time, there is no ratio.
+    The library gets the same types, row-major or column-major layouts and as many threads, and writes into existing
+    arrays where it can. Ratios are of minima and of medians, each without the time of an empty call; none is shown
+    where the empty call dominates.
 
-    Programs of a target that has metrics are measured by these, and not timed; no library is.
+    Programs of a target with metrics are measured by these instead of timed, without a library.
     """
-    find_compiler(cc)  # before the search, so that a mistake costs no time
+    find_compiler(cc)  # fail before the search
     counted: list[tuple[Kernel, Sequence[Reading]]] = []
     timed: list[tuple[Kernel, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
-        tell_compiler(kernel)
+        print_compiler(kernel)
         if goal.target.metrics:
             with Spinner(f"counting {goal.name}"):
                 counted.append((kernel, kernel.readings(seed)))
@@ -91,11 +91,11 @@ def command(
             click.echo(f"not compared: {against} has none of these metrics", err=True)
     else:
         _print(timed, against)
-        _tell(timed)
+        _print_reasons(timed)
 
 
 def _of(kernel: Kernel) -> dict[str, Any]:
-    """Return what was measured, for programs."""
+    """Return the JSON facts of a kernel."""
     return {
         "spec": kernel.program.name,
         "target": kernel.target.name,
@@ -120,21 +120,21 @@ def _print_counted(counted: Sequence[tuple[Kernel, Sequence[Reading]]]) -> None:
 
 def _print(timed: Sequence[tuple[Kernel, Speed]], against: str) -> None:
     headings = {"cpu": 0, "median": 2, "wall": 4, "median ": 5, "rate": 0}
-    beside = {} if against == NONE else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
+    comparison = {} if against == NONE else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
     columns = [Column("spec"), Column("target", spare=6)]
-    columns += [Column(heading.strip(), True, spare=spare) for heading, spare in {**headings, **beside}.items()]
+    columns += [Column(heading.strip(), True, spare=spare) for heading, spare in {**headings, **comparison}.items()]
     rows = []
     for kernel, speed in timed:
         report, baseline = speed.report, speed.baseline
         found = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         other = ("–", "–") if baseline is None else (duration(baseline.times.best), duration(baseline.times.median))
-        compared = (*other, times(speed.ratio), times(speed.median_ratio)) if beside else ()
+        compared = (*other, times(speed.ratio), times(speed.median_ratio)) if comparison else ()
         rows.append((kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared))
     print_table(columns, rows)
 
 
-def _tell(timed: Sequence[tuple[Kernel, Speed]]) -> None:
-    """Say on stderr why programs have no ratio."""
+def _print_reasons(timed: Sequence[tuple[Kernel, Speed]]) -> None:
+    """Print on stderr why programs have no ratio."""
     for kernel, speed in timed:
         if speed.ratio is None and speed.verdict:
             click.echo(f"{kernel.program.name}: {speed.verdict}", err=True)

@@ -24,7 +24,7 @@ from morello.plugins.profile_choice import microarchitectures
 from morello.plugins.registry import Registry, installed
 from morello.report.tables import Column, print_table
 
-#: The load of a machine from which on something else is going on.
+#: The load average above which the machine is considered busy.
 _LOAD = 0.7
 
 
@@ -34,19 +34,17 @@ _LOAD = 0.7
     "name",
     metavar="NAME",
     shell_complete=completion.targets,
-    help="Measure for this target; needed where there are several.",
+    help="The target; needed if there are several.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="PROFILE.toml",
     shell_complete=completion.files,
-    help="Write what was measured to this file.",
+    help="Write the profile to this file.",
 )
 @click.option("--quick", is_flag=True, help="Take seconds instead of minutes, and tolerate more noise.")
-@click.option(
-    "--plot", metavar="PNG", shell_complete=completion.files, help="Draw what was measured, and what was fitted to it."
-)
+@click.option("--plot", metavar="PNG", shell_complete=completion.files, help="Draw measurements and fits.")
 @profile_option
 @cc_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -61,15 +59,14 @@ def command(
 ) -> None:
     """Measure what this machine costs, and write it to a profile.
 
-    Small programs tell what a line costs in each level, what threads cost to start, and what kernels take. The
-    table shows what the target has counted with so far, and what was measured.
+    Small programs measure the cost of a line in each level, of starting threads, and of kernels. The table shows the
+    target's current costs and the measured ones.
 
     \b
-    error   mean difference between what was measured and what was fitted to it, or between two measurements
-    × 1.10  costs of a table, on average 1.1 times as high; in brackets the range of nine tenths of them
+    error   mean deviation from the fit, or between the last two measurements
+    × 1.10  costs of a table, 1.1 times as high in the median; in brackets the middle nine tenths
 
-    Use the profile with --profile, or put it into the configuration: see docs/calibration.md. Nothing else should run
-    meanwhile.
+    Use the profile with --profile, or in the configuration: see docs/calibration.md. Run nothing else meanwhile.
     """
     registry = installed()
     chosen = name or _only(registry)
@@ -101,7 +98,7 @@ def command(
 
 
 def _only(registry: Registry) -> str:
-    """Return the one target that can be measured here. Raises MorelloError if there are none, or several."""
+    """Return the only target that this machine can measure. Raises MorelloError if there is not exactly one."""
     able = [
         name
         for name in registry.names
@@ -124,7 +121,7 @@ def _clock(registry: Registry, target: str) -> Clock:
 
 
 def _check_outputs(output: str | None, plot: str | None) -> None:
-    """Raise MorelloError if results cannot be written: before the work, so that a mistake costs no time."""
+    """Raise MorelloError before the work if results cannot be written."""
     for path in (output, plot):
         if path is not None:
             check_writable(path, "")
@@ -133,7 +130,7 @@ def _check_outputs(output: str | None, plot: str | None) -> None:
 
 
 def _named(output: str | None) -> str:
-    """Return what the profile is called: like its file, or like the CPU."""
+    """Return the name of the profile: that of its file, else of the CPU."""
     name = re.sub(r"[^\w.-]", "_", Path(output).stem) if output else ""
     return name if name and name != "base" else microarchitectures()[0]
 
@@ -142,7 +139,7 @@ def _warn_of_load() -> None:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > _LOAD:
         click.echo(
-            f"warning: the machine is busy: its load is {load:.1f}; what else runs shares caches and clock", err=True
+            f"warning: the machine is busy: its load is {load:.1f}; other programs share caches and clock", err=True
         )
 
 
@@ -177,7 +174,7 @@ def _print(lines: Sequence[Line]) -> None:
 
 
 def _draw(calibration: Calibration, path: str, unit: str) -> None:
-    """Draw what runs of lines take in each level with the fits, and the costs of tables, so far and measured."""
+    """Draw times of runs of lines in each level with the fits, and the costs of tables, current and measured."""
     figure = figures().Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for level in calibration.levels:

@@ -13,10 +13,10 @@ from morello.cli.common import (
     cc_option,
     json_option,
     make,
+    print_compiler,
     print_json,
+    print_sizes,
     seed_option,
-    tell_compiler,
-    tell_sizes,
     with_goals,
 )
 from morello.db.store import SpecStore
@@ -39,11 +39,11 @@ def command(
 ) -> None:
     """Verify the programs of FILE thoroughly.
 
-    Each runs on random and on hard data (cancellation, infinities, subnormals, ...) and is compared with what
-    numpy and plain C compute. Errors are given as fractions of the bound that rounding can explain. The exit
-    status is 1 if any result is wrong; the other Specs are still checked.
+    Each runs on random and on hard data (cancellation, infinities, subnormals, ...) and is compared with numpy and
+    plain C. Errors are fractions of the bound of rounding errors. The exit status is 1 if any result is wrong; the
+    other Specs are still checked.
     """
-    # Before the search, so that what is missing costs no time.
+    # Fail before the search.
     find_compiler(cc)
     reference_target()
     checked = [_check(goal, db, cc, seed, quiet=as_json) for goal in goals]
@@ -54,9 +54,9 @@ def command(
 
 
 def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: bool) -> dict[str, Any]:
-    """Check one goal and say so; what was found, for JSON."""
+    """Check one goal, print the result unless `quiet`, and return it for JSON."""
     kernel = make(goal, db, cc).kernel
-    tell_compiler(kernel)
+    print_compiler(kernel)
     head = {
         "spec": goal.name,
         "target": goal.target.name,
@@ -81,7 +81,7 @@ def _result(result: DataSetResult) -> dict[str, Any]:
 
 def _print(report: CheckReport, goal: Goal) -> None:
     click.echo(f"{report.kernel}: {report.operation} for {report.target}, {report.compiler}, seed {report.seed}")
-    tell_sizes(goal)
+    print_sizes(goal)
     columns = [Column("data set"), Column("error / bound", number=True), Column(f"from {REFERENCE}", number=True)]
     print_table(columns, [(one.name, f"{one.error:.3f}", _from_reference(one)) for one in report.results])
     click.echo(f"passed: the largest error is {report.worst:.3f} of its bound\n")

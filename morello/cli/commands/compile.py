@@ -129,7 +129,7 @@ def command(
     _check_places(ctx, emit, output, directory)
     _check_goals(emit, file, goals)
     if emit in _BUILT:
-        find_compiler(cc)  # before the search, so that a mistake costs no time
+        find_compiler(cc)  # fail before the search
     made = [make(goal, db, cc) for goal in synthesize_all(renamed(goals), db, budget_of(ctx), jobs)]
     for goal, one in zip(goals, made, strict=True):
         if not one.proven:

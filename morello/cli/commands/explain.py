@@ -11,7 +11,7 @@ import click
 from morello.api.goals import Goal
 from morello.cli import completion, roofline
 from morello.cli.candidates import Candidate, candidates, print_candidates
-from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
+from morello.cli.common import Made, json_option, make, print_json, print_sizes, with_goals
 from morello.cli.figures import figures
 from morello.cli.output import check_writable
 from morello.db.store import SpecStore
@@ -29,16 +29,16 @@ from morello.report.tables import print_table
     "--runner-ups",
     metavar="N",
     type=click.IntRange(0, 1000),
-    help="Show the N best other steps of each node, 0 for none.  [default: 1, and 0 for what was solved before]",
+    help="Show the N best other steps of each node, 0 for none.  [default: 1, but 0 for Specs solved before]",
 )
 @click.option(
     "--noise",
     metavar="PERCENT",
     type=click.FloatRange(min=0),
     default=1.0,
-    help="Leave out runner-ups with which the program would cost less than so much more, 0 to show all.  [default: 1]",
+    help="Leave out runner-ups that would cost less than PERCENT more, 0 to show all.  [default: 1]",
 )
-@click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead: see above.")
+@click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead.")
 @click.option(
     "--plot", metavar="FILE", shell_complete=completion.files, help="Draw a roofline with the program's parts on it."
 )
@@ -64,17 +64,17 @@ def command(
     holds       memory that the node itself takes, per level
     peak        most memory in use at a time, with all that is below it
 
-    The head says what the cost comes to in time, if target and profile know the clock, and what bounds the program: it
-    is compute-bound if kernels make up half of the cost or more, without what they would save if operands were in the
-    fastest cache; else the level bounds it that moves and kernels pay most for.
+    The head shows the cost as a time, if target and profile define the clock, and the bottleneck: computing if kernels
+    make up at least half of the cost (without the part due to operands outside of the fastest cache), else the memory
+    level with the largest part.
 
-    Below a node stand runner-ups, each after `or`: another step, and what the best program that begins with it
-    costs; after `≥`, what it costs at least. Of equal costs the step that the target lists first was chosen. Nodes
-    that a schedule fixed have none. What was solved before has to be searched again for them, in part or in full:
-    give --runner-ups for that. Those within the noise of measurements are left out.
+    Below a node, each `or` is a runner-up: another step, and the cost of the best program that begins with it; `≥`
+    marks a lower bound. Among equal costs, search chooses the step that the target lists first. Nodes fixed by a
+    schedule have no runner-ups. For solved Specs from a database they take another search, requested by --runner-ups.
+    Those within the noise of measurements are left out.
 
-    With --kernels nothing is searched: it lists the microkernels that take the Spec of FILE as it is, with their cost,
-    and for others of its operation the rule that it breaks.
+    With --kernels nothing is searched: the microkernels that implement the Spec are listed with their cost, the others
+    of its operation with the rule that the Spec breaks.
     """
     if plot is not None:
         _check_plot(goals, plot, ctx.params["file"])
@@ -83,13 +83,13 @@ def command(
             raise click.UsageError("--kernels and --plot exclude each other")
         _kernels(goals, as_json)
         return
-    told = []
+    explained: list[dict[str, Any]] = []
     for goal in goals:
         made = make(goal, db)
         searched = made.searched and made.solved == 0 and db is not None
         explanation = _explained(made, db, (0 if searched else 1) if runner_ups is None else runner_ups, noise)
         if as_json:
-            told.append(explanation.as_dict())
+            explained.append(explanation.as_dict())
         else:
             _print(explanation)
             if searched and runner_ups is None:
@@ -98,11 +98,11 @@ def command(
         if plot is not None:
             roofline.draw(made.kernel.impl, goal.target, f"{goal.name} for {goal.target.label}", plot)
     if as_json:
-        print_json(told)
+        print_json(explained)
 
 
 def _check_plot(goals: Sequence[Goal], plot: str, file: str) -> None:
-    """Raise MorelloError if there can be no plot: before the search, so that a mistake costs no time."""
+    """Raise MorelloError before the search if no plot can be drawn."""
     check_writable(plot, file)
     figures()
     if len(goals) > 1:
@@ -117,7 +117,7 @@ def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
         return
     for goal, kernels in found.items():
         click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-        tell_sizes(goal)
+        print_sizes(goal)
         print_candidates(kernels)
         click.echo()
 
@@ -128,7 +128,7 @@ def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
 
 
 def _explained(made: Made, db: SpecStore | None, runner_ups: int, noise: float) -> Explanation:
-    """Explain a kernel, with progress on stderr; it says where the program comes from, and what is not proven."""
+    """Explain a kernel with progress on stderr, its origin and its proof."""
     goal = made.kernel.goal
     with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.solved(db), db.path if db else None) as display:
         explanation = made.kernel.explain(runner_ups, noise, db or False, display)

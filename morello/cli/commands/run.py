@@ -14,9 +14,9 @@ from morello.cli.common import (
     cc_option,
     make,
     measured_option,
+    print_compiler,
+    print_sizes,
     seed_option,
-    tell_compiler,
-    tell_sizes,
     threads_option,
     with_goals,
 )
@@ -48,12 +48,11 @@ def command(
 ) -> None:
     """Find the best program of every Spec in FILE, verify it and time it.
 
-    What the Spec's schedule leaves open is searched. The program is built with a C compiler and checked
-    against numpy and against plain C; then its speed is compared with that of numpy,
-    or of the library that --against names: `morello bench` says how. Where the target has metrics of its own,
-    the program is measured by these.
+    The parts that the Spec's schedule leaves open are searched. The program is built with a C compiler, checked against
+    numpy and plain C, and its speed is compared with numpy's or that of the library --against, as by `morello bench`.
+    If the target has metrics of its own, the program is measured by these.
     """
-    # Before the search, so that what is missing costs no time.
+    # Fail before the search.
     find_compiler(cc)
     reference_target()
     for number, goal in enumerate(goals):
@@ -64,7 +63,7 @@ def command(
 
 def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None, against: str) -> None:
     click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target, goal.plain)}")
-    tell_sizes(goal)
+    print_sizes(goal)
     click.echo()
     made = make(goal, db, cc)
     kernel = made.kernel
@@ -72,7 +71,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     cost = cost_words(kernel.cost, goal.target)
     click.echo(f"\ncost     {cost}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
-    tell_compiler(kernel)
+    print_compiler(kernel)
     with Spinner(f"building {goal.name}"):
         source = _save_source(kernel)
     click.echo(f"C        {source}")
@@ -92,7 +91,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
 
 
 def _save_source(kernel: Kernel) -> Path:
-    """Put the C beside the library that is built from it."""
+    """Write the C next to the library built from it. Return its path."""
     library = kernel.library
     path = library.with_name(f"{kernel.program.name}-{library.stem[:12]}.c")
     write_file(path, kernel.source.encode())

@@ -1,4 +1,4 @@
-"""machine: List the installed targets, and what they have."""
+"""machine: List the installed targets and their parts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from morello.report.words import size
 @json_option
 @click.pass_context
 def command(ctx: click.Context, name: str | None, as_json: bool) -> None:
-    """List the installed targets; of NAME its memory, rewrites, microkernels and profiles, and their plugins.
+    """List the installed targets; with NAME, its memory, rewrites, microkernels, profiles and plugins.
 
-    Costs are those of the profile that is chosen; `--profile`, the variable MORELLO_PROFILE and the user's
-    configuration choose another one, in this order, before the CPU does.
+    Costs are those of the chosen profile: that of MORELLO_PROFILE, else of the user's configuration, else of the CPU.
     """
     with warnings.catch_warnings():
-        # They are listed below, or are nothing to this target.
+        # Listed below, or irrelevant for this target.
         warnings.simplefilter("ignore", PluginDisabled)
         registry = installed()
         if name is None:
@@ -55,7 +54,7 @@ def _list(ctx: click.Context, registry: Registry, as_json: bool) -> None:
             owner = next(plugin for plugin in registry.plugins if plugin.name == registry.owner(one))
             faulty.append(Disabled(owner, one, error))
         except MorelloError as error:
-            errors.append(error)  # such as a profile that the user asks for
+            errors.append(error)  # such as an unknown profile
     disabled = [*registry.disabled, *faulty, *registry.idle()]
     if as_json:
         described = {
@@ -91,7 +90,7 @@ def _print_disabled(disabled: Sequence[Disabled]) -> None:
 
 
 def _print_list(targets: Sequence[Target]) -> None:
-    columns = [Column("target"), Column("what it is", wraps=True, spare=2), Column("profile")]
+    columns = [Column("target"), Column("description", wraps=True, spare=2), Column("profile")]
     columns += [Column("levels", wraps=True, spare=1), Column("kernels", number=True), Column("runs")]
     rows = [
         (
@@ -105,7 +104,7 @@ def _print_list(targets: Sequence[Target]) -> None:
         for target in targets
     ]
     print_table(columns, rows)
-    click.echo("\n`morello targets NAME` tells more of one")
+    click.echo("\nDetails of one: `morello targets NAME`")
 
 
 def _describe(target: Target, registry: Registry) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
 
 
 def _profiles(target: str, registry: Registry) -> list[dict[str, Any]]:
-    """Describe what there is to choose from; of the chosen one, why."""
+    """Return the profiles of a target, with the reason of the chosen one."""
     choice = registry.choice(target)
     names = [None, *registry.profiles(target).values()]
     if choice.profile not in names:
@@ -187,13 +186,13 @@ def _print(target: Target, described: dict[str, Any]) -> None:
 
 
 def _print_profiles(profiles: Sequence[dict[str, Any]]) -> None:
-    columns = [Column("profile"), Column("chosen", wraps=True), Column("what it is", wraps=True)]
+    columns = [Column("profile"), Column("chosen", wraps=True), Column("description", wraps=True)]
     rows = [(one["name"], one["reason"] if one["chosen"] else "", one["description"]) for one in profiles]
     print_table(columns, rows)
 
 
 def _print_kernels(target: Target) -> None:
-    """Print the names of kernels by operation, then those that the machine of the profile cannot run."""
+    """Print the names of kernels by operation, then those unavailable on the machine of the profile."""
     by_operation: dict[str, list[str]] = defaultdict(list)
     for kernel in target.kernels:
         by_operation[kernel.op_name].append(kernel.name)

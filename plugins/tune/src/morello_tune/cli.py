@@ -17,7 +17,7 @@ from morello.cli.common import (
     json_option,
     named_after,
     print_json,
-    tell_sizes,
+    print_sizes,
     threads_option,
     with_goals,
 )
@@ -193,7 +193,7 @@ def command(
 def _print(done: TuningResult, db: SpecStore | None) -> None:
     goal, start, best = done.goal, done.start, done.best
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-    tell_sizes(goal)
+    print_sizes(goal)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in done.verdicts.items())
     interrupted = ", interrupted" if done.interrupted else ""
     rows = [f"start    {_value(start, done)}"]

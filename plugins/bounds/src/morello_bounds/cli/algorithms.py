@@ -9,7 +9,7 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import print_json, tell_sizes
+from morello.cli.common import print_json, print_sizes
 from morello.cli.figures import figures, save
 from morello.errors import MorelloError
 from morello.report.tables import Column, print_table
@@ -57,7 +57,7 @@ def compare_algorithms(goals: Sequence[Goal], memories: Sequence[int], plot: str
     columns = [Column(name, number=True) for name in ("memory", "at least", *ALGORITHMS)]
     for goal, rows in tables:
         click.echo(f"{goal.name}: {goal.plain.text(goal.spec.logical)}")
-        tell_sizes(goal)
+        print_sizes(goal)
         print_table(columns, [_row(row) for row in rows])
         click.echo()
 

@@ -10,7 +10,7 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import Made, Size, facts_of, json_option, make, print_json, tell_sizes, with_goals
+from morello.cli.common import Made, Size, facts_of, json_option, make, print_json, print_sizes, with_goals
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, Undecided
 from morello.frontend.diagnostics import read_file
@@ -304,7 +304,7 @@ def _boundary(goal: Goal, made: Made | Undecided, cut: Cut) -> Boundary:
 def _print(report: BoundReport) -> None:
     goal, made, certified = report.goal, report.made, report.certified
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-    tell_sizes(goal)
+    print_sizes(goal)
     print_table(_COLUMNS, [_row(one) for one in report.boundaries])
     for one, numbers in report.numbers:
         both = f"moves and numbers together cost at least as much as moving {numbers.bytes:,} bytes"

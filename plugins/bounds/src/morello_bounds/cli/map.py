@@ -20,7 +20,7 @@ from morello.cli.common import (
     json_option,
     make,
     print_json,
-    tell_sizes,
+    print_sizes,
     with_goals_of_files,
 )
 from morello.cli.figures import figures, save
@@ -294,7 +294,7 @@ def _text(one: float | None, pattern: str = "{:.2f}") -> str:
 def _print_head(compared: MapperComparison) -> None:
     goal = compared.goal
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-    tell_sizes(goal)
+    print_sizes(goal)
 
 
 def _print_programs(compared: MapperComparison) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import facts_of, print_json, tell_sizes
+from morello.cli.common import facts_of, print_json, print_sizes
 from morello.report.tables import Column, print_table
 from morello_bounds.sensitivity import MovesModel, of_bound, of_tiles, sobol_indices
 
@@ -33,7 +33,7 @@ def print_sensitivity(goals: Sequence[Goal], model: str, samples: int, seed: int
         return
     for goal, rows in found:
         click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-        tell_sizes(goal)
+        print_sizes(goal)
         cells = [
             (one.input.name, one.input.kind, *map(_percent, (one.first, one.first_error, one.total, one.total_error)))
             for one in sorted(rows, key=lambda one: -one.total)
