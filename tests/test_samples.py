@@ -14,9 +14,9 @@ import pytest
 @pytest.mark.parametrize(
     ("tool", "options", "expected"),
     [
-        ("tools.fuzz.campaign", "--specs 24 --seconds 0.8 --seed 1", "24 of 24 Specs examined, 0 failed"),
-        ("tools.fuzz.random_programs", "--count 20 --seed 1", "20 programs: 0 failed"),
-        ("tools.fuzz.random_programs", "--count 12 --seed 2 --sanitize", "12 programs"),
+        ("tools.fuzz.campaign", "--specs 16 --seconds 0.8 --seed 1", "16 of 16 Specs examined, 0 failed"),
+        ("tools.fuzz.random_programs", "--count 12 --seed 1", "12 programs: 0 failed"),
+        ("tools.fuzz.random_programs", "--count 8 --seed 2 --sanitize", "8 programs"),
     ],
 )
 def test_a_sample_passes(tool: str, options: str, expected: str, tmp_path: Path) -> None:

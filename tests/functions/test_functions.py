@@ -40,7 +40,7 @@ def needs_copies(expression: str, arrays: list[np.ndarray], out: np.ndarray | No
     )
 
 
-@settings(max_examples=24)
+@settings(max_examples=16)
 @given(st.data(), st.sampled_from(EXPRESSIONS), st.booleans())
 def test_einsum_is_that_of_numpy_or_says_what_needs_a_copy(
     data: st.DataObject, expression: str, given_out: bool
@@ -58,7 +58,7 @@ def test_einsum_is_that_of_numpy_or_says_what_needs_a_copy(
             assert made.shape == tuple(SIZES[one] for one in result)
 
 
-@settings(max_examples=24)
+@settings(max_examples=16)
 @given(
     st.data(),
     st.sampled_from(
@@ -88,7 +88,7 @@ def test_matmul_is_that_of_numpy(data: st.DataObject, shapes: tuple[tuple[int, .
     assert made.flags.c_contiguous
 
 
-@settings(max_examples=24)
+@settings(max_examples=16)
 @given(st.data(), st.sampled_from([(3,), (2, 3), (2, 3, 4), (1, 1)]), st.booleans())
 def test_softmax_along_any_axis(data: st.DataObject, shape: tuple[int, ...], given_out: bool) -> None:
     x = data.draw(laid_out(shape))
