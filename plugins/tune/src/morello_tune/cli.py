@@ -122,7 +122,7 @@ def _path(*names: str, metavar: str, text: str) -> Any:
 @_path(
     "--reuse",
     metavar="DB",
-    text="A database with tuned Specs: items that paid for those that are alike are tried first.",
+    text="A database with tuned Specs: items that paid for similar Specs are tried first.",
 )
 @_path(
     "--trace",

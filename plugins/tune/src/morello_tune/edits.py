@@ -24,7 +24,7 @@ Regrow: TypeAlias = Callable[[Impl], Impl]
 
 @attrs.frozen
 class StepSite:
-    """A node of a program that a step made, and the way to it. `main` says if only main children are on the way."""
+    """A node of a program that a step made, with its path. `main` is True if the path has only main children."""
 
     path: Path
     node: Node
@@ -60,7 +60,7 @@ def sites(impl: Impl, path: Path = (), main: bool = True) -> Iterator[StepSite]:
 
 
 def main_child(node: Node) -> int | None:
-    """Return the child that a schedule goes on with: of loops with boundary tiles, their main tiles."""
+    """Return the child that a schedule continues with; for loops with boundary tiles, the main tiles."""
     child = default_child(node)
     return 0 if child is None and isinstance(node.expansion, Loop) and node.children else child
 
@@ -79,10 +79,7 @@ def distinct_edits(candidate: TuningCandidate, edits: Iterable[Callable[[], Sche
 
 
 def replace_step(candidate: TuningCandidate, site: StepSite, *steps: Rewrite) -> Schedule:
-    """Return the schedule with other steps in place of the one at a site.
-
-    Raises Inapplicable where one of them cannot be taken, as all functions here do.
-    """
+    """Return the schedule with other steps in place of the one at a site. Raises Inapplicable, as all edits here."""
     return _edited(candidate, site.path, steps, lambda node: _over(node, site.node, candidate.target))
 
 
@@ -103,9 +100,8 @@ def remove_step(candidate: TuningCandidate, site: StepSite) -> Schedule:
     """Return the schedule without the step at a site."""
     below = site.below
     if below is None:
-        raise Inapplicable(f"there is nothing below `{site.step}` that could take its place", "replace it")
-    target = candidate.target
-    return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, below.node, target))
+        raise Inapplicable(f"no step below `{site.step}` can take its place", "replace it")
+    return replace_subtree(candidate, site, below.node)
 
 
 def exchange_steps(candidate: TuningCandidate, site: StepSite) -> Schedule:
@@ -119,7 +115,7 @@ def exchange_steps(candidate: TuningCandidate, site: StepSite) -> Schedule:
 
 def expand_leaf(candidate: TuningCandidate, site: StepSite) -> Schedule:
     """Return the schedule without the step at a site and the steps below it; search completes it."""
-    return _edited(candidate, site.path, (), lambda leaf: leaf)
+    return child_started(candidate, site)
 
 
 def replace_subtree(candidate: TuningCandidate, site: StepSite, other: Node) -> Schedule:
@@ -133,25 +129,20 @@ def child_started(candidate: TuningCandidate, site: StepSite, *steps: Rewrite) -
 
 
 def normal(step: Rewrite, spec: Spec) -> Rewrite:
-    """Return the step such that it means the same where other dimensions are larger or smaller."""
+    """Return the step with size 0 for whole dimensions, so that it applies to other extents of these."""
     if not isinstance(step, Tile):
         return step
-    shape = tuple(map(int, spec.logical.shape))
-    sizes = per_dimension(step.sizes, spec.logical)
-    return attrs.evolve(
-        step, sizes=tuple(0 if size == whole else size for size, whole in zip(sizes, shape, strict=True))
-    )
+    sizes = zip(per_dimension(step.sizes, spec.logical), map(int, spec.logical.shape), strict=True)
+    return attrs.evolve(step, sizes=tuple(0 if size == whole else size for size, whole in sizes))
 
 
 def _edited(candidate: TuningCandidate, path: Path, steps: Sequence[Rewrite], rest: Regrow) -> Schedule:
-    impl, target = candidate.impl, candidate.target
-    old = child_at(impl, path)
-    grown = _grown(old.spec, steps, rest, target)
-    return schedule_of(with_child(impl, path, grown))
+    grown = _grown(child_at(candidate.impl, path).spec, steps, rest, candidate.target)
+    return schedule_of(with_child(candidate.impl, path, grown))
 
 
 def _grown(spec: Spec, steps: Sequence[Rewrite], rest: Regrow, target: Target) -> Impl:
-    """Take steps, one after another along main children; `rest` makes what comes of the last one's node, or Leaf."""
+    """Take steps along main children; `rest` replaces the node of the last one, or the leaf without steps."""
     if not steps:
         return rest(Leaf(spec))
     node = rewrite_leaf(spec, steps[0], target)
@@ -164,7 +155,7 @@ def _grown(spec: Spec, steps: Sequence[Rewrite], rest: Regrow, target: Target) -
 
 
 def _regrown(spec: Spec, old: Impl, target: Target) -> Impl:
-    """Return the steps of an old program taken on a Spec again; what does not apply is passed over."""
+    """Return the steps of an old program taken on a Spec again; those that do not apply are skipped."""
     if isinstance(old, Leaf):
         return Leaf(spec)
     step = old.expansion.step
@@ -178,7 +169,7 @@ def _regrown(spec: Spec, old: Impl, target: Target) -> Impl:
 
 
 def _over(new: Impl, old: Node, target: Target) -> Impl:
-    """Return a new node, or Spec leaf, over what was below an old node."""
+    """Return a new node, or leaf, over the children of an old node."""
     if isinstance(new, Leaf):
         return _regrown(new.spec, old, target)
     if not new.children:
@@ -192,7 +183,7 @@ def _over(new: Impl, old: Node, target: Target) -> Impl:
 
 
 def _matched(new: Node, old: Node) -> list[int | None]:
-    """Return for each child of a new node the child of an old one that it is like; None for those that are new."""
+    """Return for each child of a new node the similar child of an old one, None without one."""
     roles = [[part.role for part in node.expansion.parts] for node in (new, old)]
     if roles[0] == roles[1]:
         return [*range(len(old.children))]
@@ -203,12 +194,9 @@ def _matched(new: Node, old: Node) -> list[int | None]:
         if number == mains[0]:
             place = mains[1]
         else:
-            alike = (one for one in sorted(free) if roles[1][one] == part.role and _alike(old, one, new, number))
+            op = new.children[number].spec.op
+            alike = (one for one in sorted(free) if roles[1][one] == part.role and old.children[one].spec.op == op)
             place = next(alike, None)
             free.discard(-1 if place is None else place)
         places.append(place)
     return places
-
-
-def _alike(old: Node, one: int, new: Node, other: int) -> bool:
-    return old.children[one].spec.op == new.children[other].spec.op

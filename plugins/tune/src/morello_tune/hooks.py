@@ -1,7 +1,6 @@
 """The hooks of the entry point group `morello_tune`: menu items, descriptions of targets, and proposers.
 
-Name a `TuningPlugin`, or a module with hooks marked by `hookimpl`, in the entry points of your distribution. Only
-morello_tune imports it.
+An entry point names a `TuningPlugin`, or a module with hooks marked by `hookimpl`, that only morello_tune imports.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def installed_plugins() -> pluggy.PluginManager:
 
 
 def tuning_info(target: str, plugins: pluggy.PluginManager | None = None) -> TuningInfo:
-    """Return the description of a target, by default that of installed plugins; an empty one if there is none.
+    """Return the description of a target by plugins (default: installed), an empty one without a plugin.
 
     Raises PluginError if several plugins describe it, or one returns something else.
     """

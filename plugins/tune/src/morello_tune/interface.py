@@ -22,11 +22,11 @@ PHASES: tuple[Phase, ...] = ("early", "middle", "late")
 
 @attrs.frozen(kw_only=True)
 class Feedback:
-    """The facts of a program that was measured.
+    """The measurements of a program.
 
-    `value` is its time in seconds per call, or what the target's first `Metric` says, and `spread` the relative half of
-    the interval that its median is in. `percent` is its share of the peak, None if the peak is unknown.
-    `holds` are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
+    `value` is its time in seconds per call, or the value of the target's first `Metric`, `spread` the relative half
+    width of its interval, `percent` the share of the peak, None if that is unknown. `holds` is the largest use of each
+    level in bytes, fastest first, and `shares` the parts of the cost in percent.
     """
 
     value: float
@@ -62,12 +62,11 @@ class TuningCandidate:
 
 @attrs.frozen(kw_only=True)
 class MenuItem:
-    """An optimization that a plan may choose: a name of one word, and what to do in one line.
+    """An optimization that a plan may choose: a name of one word, and a description in one line.
 
-    `edits(candidate)` gives the candidate's schedule with the item applied, once for each choice of its parameters,
-    whole or with parts left out: search completes these. `morello_tune.edits` helps with that. What it gives has to
-    apply, and the same candidate gets the same edits. `applies` is a fast check if there are any. `example` is shown
-    to language models whose plan has one of the words `triggers`, by default the name.
+    `edits(candidate)` yields the candidate's schedule with the item applied, once for each choice of its parameters.
+    Schedules must apply, may leave Specs to search, and are the same each time; see `morello_tune.edits`. `applies` is
+    a fast check. `example` is shown to language models whose plan has one of the words `triggers` (default: the name).
     """
 
     name: str
@@ -89,10 +88,7 @@ class TuningInfo:
 
 @attrs.frozen(kw_only=True)
 class PlanRequest:
-    """A plan that is asked for: an item of `menu` for a candidate, and `implementations` of it.
-
-    `seed` is another one for each request of a run.
-    """
+    """A request for a plan: one item of `menu` for a candidate, and `implementations` of it, with a `seed`."""
 
     candidate: TuningCandidate
     menu: tuple[MenuItem, ...]
@@ -104,9 +100,9 @@ class PlanRequest:
 
 @attrs.frozen(kw_only=True)
 class Proposal:
-    """An edit: the item of the menu, the plan in words, and the schedule that comes of it.
+    """An edit: the item of the menu, the plan in words, and the schedule.
 
-    If an answer has no valid schedule, `schedule` is None and `refused` is the reason. `text` is what was answered.
+    If an answer has no valid schedule, `schedule` is None and `refused` is the reason. `text` is the answer.
     """
 
     item: str
@@ -118,9 +114,9 @@ class Proposal:
 
 @attrs.frozen(kw_only=True)
 class ProposalOutcome:
-    """The fate of a proposal: whether it enters the beam, and how many times as fast as its parent it is.
+    """The outcome of a proposal: if it entered the beam, and its speedup over its parent.
 
-    `gain` is None where it was not measured, and `candidate` then too.
+    `gain` and `candidate` are None if it was not measured.
     """
 
     parent: TuningCandidate
@@ -133,12 +129,11 @@ class ProposalOutcome:
 
 @attrs.frozen(kw_only=True)
 class TuningTask:
-    """A Spec that is tuned, as a session of a proposer is given it.
+    """A tuned Spec, as a session of a proposer gets it.
 
-    `read` turns an answer's text into a schedule that applies to a candidate's Spec, or raises MorelloError with the
-    message a person gets. `cost` completes a schedule and returns its cost under the model, None if it has
-    no program. `gains` are what items were worth before, as a mean of logarithms. `options` are the user's, by name.
-    `deadline` is when tuning ends, of `time.monotonic`: proposals that come later are for nothing.
+    `read` parses a schedule that applies to the Spec, or raises MorelloError. `cost` completes a schedule and returns
+    its cost under the model, None without a program. `gains` are the earlier gains of items, as sums of logarithms.
+    `options` are the user's, by name. Proposals after `deadline`, of `time.monotonic`, are not used.
     """
 
     name: str
@@ -158,7 +153,7 @@ class TuningTask:
         return time.monotonic() >= self.deadline
 
     def in_time(self, edits: Iterable[Schedule]) -> Iterator[Schedule]:
-        """Yield edits until there are no more, or tuning has ended: some take long to make."""
+        """Yield edits until tuning has ended: some take long to make."""
         for edit in edits:
             yield edit
             if self.late:
@@ -166,16 +161,13 @@ class TuningTask:
 
 
 class ProposerSession(ABC):
-    """A proposer at work on one task.
-
-    One that is for `once` answers the first request alone, with as many proposals as it likes: all for the start.
-    """
+    """A proposer's work on one task. With `once`, it answers only the first request, with any number of proposals."""
 
     once: ClassVar[bool] = False
 
     @abstractmethod
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
-        """Return proposals for each request, at most as many as it asks for; all that are none ends the search."""
+        """Return proposals for each request, at most `implementations` of it. The search ends if all are empty."""
 
     def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
         """Use the outcomes of the proposals of an iteration."""

@@ -1,4 +1,4 @@
-"""Programs that tuning measured, on machines of the same kind: what `compile` and `run` use in place of the model's."""
+"""Programs measured on machines of the same kind, which `compile` and `run` use in place of the model's choice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import attrs
 
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.build.toolchain import Compiler, find_compiler, is_auto
+from morello.build.toolchain import find_compiler, is_auto
 from morello.codegen.forms import key_of
 from morello.db.measured import Machine
 from morello.db.store import SpecStore
@@ -19,12 +19,8 @@ from morello.run.function import NativeFunction
 
 def machine_of(kernel: Kernel, threads: int | None = None) -> Machine:
     """Return the kind of this machine, with the compiler of a kernel and the threads it runs on."""
-    return this_machine(kernel.compiler, kernel.threads(threads if kernel.program.parallel else None))
-
-
-def this_machine(compiler: Compiler, threads: int) -> Machine:
-    """Return the kind of this machine."""
-    return Machine(cpu=microarchitectures()[0], compiler=str(compiler), threads=threads)
+    count = kernel.threads(threads if kernel.program.parallel else None)
+    return Machine(cpu=microarchitectures()[0], compiler=str(kernel.compiler), threads=count)
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""Reuse of what paid: items that made another Spec faster are tried first on one that is like it ([Hong2025] §3.5)."""
+"""Reuse: items that made another Spec faster are tried first on a similar one ([Hong2025] §3.5)."""
 
 from __future__ import annotations
 
@@ -17,35 +17,28 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello_tune.beam import BeamSearch, BeamState
 
-#: Sizes of the search that replays an item: programs kept, plans, and implementations of a plan.
-BEAM, PLANS, IMPLEMENTATIONS = 2, 2, 2
-#: Recipes that are replayed at most, of the Specs that are most alike.
-_MOST = 2
-#: Items that paid less than this are left out.
-_LEAST = 1.01
+#: Sizes of the search that replays an item.
+_SIZES = {"beam": 2, "plans": 2, "implementations": 2}
+#: The most recipes that are replayed, and the least gain of their items.
+_MOST, _LEAST = 2, 1.01
 
 
 @attrs.frozen
 class Recipe:
-    """The items that made a Spec of this shape faster, in order, each with what it gained."""
+    """The items that made a Spec of this shape faster, in order, each with its gain."""
 
     shape: tuple[int, ...]
     way: tuple[tuple[str, float], ...]
 
 
 def recipes(db: SpecStore, goal: Goal) -> list[Recipe]:
-    """Return what paid for Specs like a goal's, those first that are most alike. Raises MorelloError for the database.
+    """Return the recipes of similar Specs, most similar first. Raises MorelloError for a faulty database.
 
-    Alike are Specs of the same operation and data types whose sizes are proportional, or two of them equal.
+    Specs are similar if operation and data types are equal, and sizes are proportional, or two of them equal.
     """
-    own = goal.spec.logical
-    shape = tuple(map(int, own.shape))
-    found = [
-        Recipe(other, way)
-        for other, way in _known(db, goal.target, own)
-        if other != shape and way and alike(shape, other)
-    ]
-    unique = {one.shape: one for one in found}
+    shape = tuple(map(int, goal.spec.logical.shape))
+    known = _known(db, goal.target, goal.spec.logical)
+    unique = {one.shape: one for one in known if one.shape != shape and one.way and alike(shape, one.shape)}
     return sorted(unique.values(), key=lambda one: (_distance(shape, one.shape), one.shape))[:_MOST]
 
 
@@ -60,10 +53,8 @@ def _distance(one: Sequence[int], other: Sequence[int]) -> float:
     return float(sum(abs(a / b - 1) + abs(b / a - 1) for a, b in zip(one, other, strict=True)))
 
 
-def _known(
-    db: SpecStore, target: Target, own: LogicalSpec
-) -> Iterator[tuple[tuple[int, ...], tuple[tuple[str, float], ...]]]:
-    """Yield the shapes of Specs of the same operation and types, and the way to their fastest programs."""
+def _known(db: SpecStore, target: Target, own: LogicalSpec) -> Iterator[Recipe]:
+    """Yield the recipes of Specs of the same operation and types."""
     types = [state.dtype for state in own.states]
     for key, best in measured.specs(db.file, target.name):
         try:
@@ -73,14 +64,12 @@ def _known(
             continue
         same = logical.op == own.op and [state.dtype for state in logical.states] == types
         if same and logical.serial == own.serial and len(shape) == len(own.shape):
-            yield tuple(map(int, shape)), tuple((item, gain) for item, gain in best.way if gain >= _LEAST)
+            yield Recipe(tuple(map(int, shape)), tuple((item, gain) for item, gain in best.way if gain >= _LEAST))
 
 
 def replay(search: BeamSearch, state: BeamState, recipe: Recipe) -> None:
     """Apply the items of a recipe one at a time, with a small beam; their parameters are chosen for the new sizes."""
     by_name = {item.name: item for item in search.menu}
+    options = attrs.evolve(search.options, **_SIZES, iterations=1, dropout=0.0)
     for item in (by_name[name] for name, _ in recipe.way if name in by_name):
-        options = attrs.evolve(
-            search.options, beam=BEAM, plans=PLANS, implementations=IMPLEMENTATIONS, iterations=1, dropout=0.0
-        )
         attrs.evolve(search, menu=[item], options=options).run(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import attrs
@@ -22,10 +22,10 @@ from morello_tune.interface import (
 )
 from morello_tune.proposers.offline import described
 
-#: Programs that may be parents, the fastest that were measured, and the probability of a crossover of two.
+#: The number of parents, the fastest programs so far, and the probability of a crossover of two.
 _POPULATION, _CROSSOVER = 24, 0.5
-#: Tries until a child is new, and edits of a mutation that are looked at.
-_TRIES, _LOOKED_AT = 12, 200
+#: Tries until a child is new, and the most edits of a mutation that are drawn from.
+_TRIES, _EXAMINED = 12, 200
 
 CROSSOVER = "crossover"
 
@@ -33,7 +33,7 @@ CROSSOVER = "crossover"
 @attrs.define
 class Evolution(ProposerSession):
     """Makes children of measured programs. A mutation is one edit of an item that applies, whatever its phase; a
-    crossover takes the outer steps of one program, and inside, from a random step on, those of another."""
+    crossover takes the outer steps of one program, and from a random step on those of another."""
 
     task: TuningTask
     _population: list[tuple[float, TuningCandidate]] = attrs.field(init=False)
@@ -73,35 +73,29 @@ class Evolution(ProposerSession):
         if not request.menu:
             return None
         item = rng.choice(request.menu)
-        edits = [*islice(self.task.in_time(item.edits(request.candidate)), _LOOKED_AT)]
+        edits = [*islice(self.task.in_time(item.edits(request.candidate)), _EXAMINED)]
         return _proposal(item.name, rng.choice(edits), request.candidate) if edits else None
 
     def _crossed(self, request: PlanRequest, rng: random.Random) -> Proposal | None:
         candidate, others = request.candidate, [one for _, one in self._population]
-        # One of two is taken, the fitter, which comes first.
+        # A tournament of two: the population is sorted by fitness.
         other = others[min(rng.randrange(len(others)), rng.randrange(len(others)))]
         places = [(site, inner) for site in sites(candidate.impl) if site.path for inner in _alike(site, other)]
         if not places:
             return None
         site, inner = rng.choice(places)
-        return _proposal(CROSSOVER, _tried(lambda: replace_subtree(candidate, site, inner.node)), candidate)
+        try:
+            return _proposal(CROSSOVER, replace_subtree(candidate, site, inner.node), candidate)
+        except Inapplicable:
+            return None
 
 
 def _alike(site: StepSite, other: TuningCandidate) -> list[StepSite]:
-    """Return the places in another program that are for the same operation as a site."""
+    """Return the places in another program with the operation of a site."""
     return [one for one in sites(other.impl) if one.path and one.spec.op == site.spec.op and one.node != site.node]
 
 
-def _tried(edit: Callable[[], Schedule]) -> Schedule | None:
-    try:
-        return edit()
-    except Inapplicable:
-        return None
-
-
-def _proposal(item: str, schedule: Schedule | None, candidate: TuningCandidate) -> Proposal | None:
-    if schedule is None:
-        return None
+def _proposal(item: str, schedule: Schedule, candidate: TuningCandidate) -> Proposal:
     return Proposal(item=item, plan=described(schedule, candidate), schedule=schedule)
 
 

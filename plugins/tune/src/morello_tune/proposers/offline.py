@@ -1,4 +1,4 @@
-"""offline: chooses items by phase and by what they were worth so far, and their parameters by cost; no model needed."""
+"""offline: chooses items by phase and earlier gains, and their parameters by cost, without a language model."""
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ from morello_tune.interface import (
     TuningTask,
 )
 
-#: Edits of an item that are drawn for each requested implementation; the cheapest are proposed.
-_DRAWN = 4
-#: Edits of an item that are looked at for one candidate.
-_LOOKED_AT = 400
-#: How many times as likely an item is to be chosen in its phase as in the one furthest from it.
+#: Edits drawn for each requested implementation (the cheapest are proposed), and the most edits of an item.
+_DRAWN, _EXAMINED = 4, 400
+#: The ratio of an item's weights in its phase and in the farthest one.
 _PHASE = 4.0
-#: How much an item's past counts, and how many proposals without gain are assumed before the first.
+#: The weight of an item's past, and the number of proposals without gain that is assumed before the first.
 _PAST, _DOUBT = 25.0, 2
 
 
 @attrs.define
 class _ItemHistory:
-    """The proposals of an item so far, and the sum of the logarithms of its gains; what gained nothing counts 0."""
+    """The number of proposals of an item so far, and the sum of the logarithms of its accepted gains."""
 
     count: float = 0.0
     gains: float = 0.0
@@ -71,7 +69,7 @@ class Offline(ProposerSession):
         return ()
 
     def _weight(self, item: MenuItem, request: PlanRequest) -> float:
-        """Return how likely an item is to be chosen: more so in its phase, and the more it gained."""
+        """Return the weight of an item in the draw, which increases in its phase and with its gains."""
         progress = (request.iteration - 1) / max(1, request.iterations - 1)
         distance = abs(progress - PHASES.index(item.phase) / (len(PHASES) - 1))
         past = self._past.get(item.name, _ItemHistory())
@@ -83,7 +81,7 @@ class Offline(ProposerSession):
         """Return the edits of an item on a candidate that were not proposed yet."""
         key = item.name, candidate.text
         if key not in self._edits:
-            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _LOOKED_AT)]
+            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _EXAMINED)]
         return self._edits[key]
 
     def _implemented(
@@ -99,7 +97,7 @@ class Offline(ProposerSession):
 
 
 def estimate(schedule: Schedule, candidate: TuningCandidate) -> float:
-    """Return about what a schedule will cost: of parts that are left to search as much as of the candidate's points."""
+    """Return an estimated cost of a schedule: Specs left to search cost as much per point as the candidate."""
     impl = apply(Position(Leaf(candidate.spec)), schedule, candidate.target, Leaf).impl
     point = cost_and_peak(candidate.impl).cost / max(1, int(candidate.spec.op.volume(candidate.spec.shape)))
     return _estimate(impl, point)
@@ -107,7 +105,7 @@ def estimate(schedule: Schedule, candidate: TuningCandidate) -> float:
 
 def _estimate(impl: Impl, point: float) -> float:
     if isinstance(impl, Leaf):
-        # Fills and moves are small beside what they are for.
+        # Fills and moves cost little.
         logical = impl.spec.logical
         small = logical.op.moves_data or logical.op.initializes
         return 0.0 if small else point * int(logical.op.volume(logical.shape))
@@ -116,7 +114,7 @@ def _estimate(impl: Impl, point: float) -> float:
 
 
 def described(schedule: Schedule, candidate: TuningCandidate) -> str:
-    """Return in words how a schedule differs from a candidate's: the lines that are new, then those that are gone."""
+    """Return the lines of a schedule that a candidate's does not have, then those that it lacks, in words."""
     before, after = candidate.text.splitlines(), schedule_text(schedule).splitlines()
     new, gone = _without(after, before), _without(before, after)
     words = [f"{name} {'; '.join(lines)}" for name, lines in (("with", new), ("without", gone)) if lines]
@@ -137,5 +135,5 @@ def _without(lines: Sequence[str], others: Sequence[str]) -> list[str]:
 OFFLINE = Proposer(
     name="offline",
     start=Offline,
-    description="items by phase and by what they gained so far, their parameters by cost; from --seed",
+    description="items by phase and earlier gains, their parameters by cost; from --seed",
 )

@@ -22,7 +22,7 @@ _ITEM = re.compile(r"^\W*item\W+([\w-]+)", re.IGNORECASE | re.MULTILINE)
 
 
 def plan_prompt(task: TuningTask, request: PlanRequest) -> str:
-    """Return the prompt that asks for a plan: exactly one item of the menu, and how to apply it."""
+    """Return the prompt for a plan: exactly one item of the menu, and how to apply it."""
     menu = "\n".join(f"- {item.name}: {item.text}" for item in request.menu)
     return "\n\n".join(
         [
@@ -36,7 +36,7 @@ def plan_prompt(task: TuningTask, request: PlanRequest) -> str:
 
 
 def edit_prompt(task: TuningTask, request: PlanRequest, item: MenuItem | None, plan: str) -> str:
-    """Return the prompt that asks for the edited schedule, with the item's example if the plan asks for it."""
+    """Return the prompt for the edited schedule, with the item's example if the plan has a trigger of it."""
     example = [f"Example of {item.name}:\n{item.example}"] if item and item.example and _triggered(item, plan) else []
     return "\n\n".join(
         [
@@ -57,15 +57,15 @@ def repair_prompt(error: str) -> str:
 
 
 def grammar(target: Target) -> str:
-    """Return how each step of a target is written, and what it does."""
+    """Return the syntax of each step of a target, with a description."""
     lines = [f"- {one.usage()}: {_does(one)}" for one in rewrites_of(target)]
     lines.append("- subschedule [N] { ... }: steps for child N of the step before")
-    lines.append("- synthesize: search finds all that is left; the last step")
+    lines.append("- synthesize: search completes the program; the last step")
     return "\n".join(lines)
 
 
 def chosen_item(answer: str, menu: Sequence[MenuItem]) -> MenuItem | None:
-    """Return the item that a plan names, None where it names none of the menu, or several."""
+    """Return the single item of the menu that a plan names, None otherwise."""
     by_name = {item.name: item for item in menu}
     named = [name for name in _ITEM.findall(answer) if name in by_name]
     if not named:
@@ -96,7 +96,7 @@ def _facts(task: TuningTask, request: PlanRequest) -> list[str]:
 
 
 def feedback_text(feedback: Feedback, candidate: TuningCandidate) -> str:
-    """Return what was measured of a program, and where its cost goes."""
+    """Return the measurements of a program, and the shares of its cost."""
     target, percent = candidate.target, feedback.percent
     peak = "" if percent is None else f", {percent:.0f} % of the peak"
     capacities = {level.name: level for level in target.levels}
@@ -120,8 +120,8 @@ def feedback_text(feedback: Feedback, candidate: TuningCandidate) -> str:
 def _rules(task: TuningTask) -> str:
     rules = [
         "Only steps listed for the target may be used, with sizes that fit the specification.",
-        "A step goes on with the child that is no move; other children need `subschedule [N] { ... }`.",
-        "Sizes of tiles are positive and smaller than what they tile; 0 leaves a dimension whole.",
+        "A step continues with the child that is not a move; other children need `subschedule [N] { ... }`.",
+        "Sizes of tiles are positive and smaller than the dimension; 0 leaves a dimension whole.",
         "Sums are tiled after `to_accum`.",
         *task.info.rules,
     ]
