@@ -118,7 +118,8 @@ def test_budgets_are_samples_or_times(cli: Cli, write: Write, budget: str) -> No
 def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: Path, how: signal.Signals) -> None:
     trace, db, file = tmp_path / "trace.jsonl", tmp_path / "a.db", write(SLOW)
     program = [sys.executable, "-m", "morello"]
-    command = [*program, "tune", file, "--db", str(db), "--trace", str(trace), "--budget", "5m"]
+    command = [*program, "tune", file, "--db", str(db), "--trace", str(trace)]
+    command += ["--plans", "2", "--implementations", "1", "--budget", "5m"]
 
     def lines() -> list[str]:
         return trace.read_text().splitlines() if trace.exists() else []
