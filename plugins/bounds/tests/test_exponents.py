@@ -55,7 +55,7 @@ def test_subspaces_of_all_loops_together() -> None:
 
 
 def test_constraints_of_a_strided_convolution() -> None:
-    """They come to: each two of the three exponents are 1 together, and all are 2."""
+    """Each two of the three exponents sum to 1, and all to 2."""
     known = {(1, 1, 0): 1, (1, 0, 1): 1, (0, 1, 1): 1, (1, 1, 1): 2}
     assert known.items() <= {(one.arrays, one.rank) for one in constraints(STRIDED)}
     # All others follow from these: of exponents that fulfil them, none is too small.

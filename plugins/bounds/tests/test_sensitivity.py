@@ -26,7 +26,7 @@ def spec(m: int, k: int, n: int) -> Spec:
 
 
 def by_name(found: Sequence[SobolIndex], kind: str) -> dict[str, SobolIndex]:
-    return {one.input.name: one for one in found if one.input.kind == kind}
+    return {one.name: one for one in found if one.kind == kind}
 
 
 def ishigami(x: Sequence[float]) -> float:

@@ -43,7 +43,7 @@ def third(nest: Nest, memory: int) -> float:
 
 
 def uncorrected(layer: Nest, stride: int, memory: int) -> float:
-    """The last term of Theorem 15 as it is printed, 2G·√(σσ)/√(rs·M) − 2M; for windows with strides it is no bound."""
+    """The last term of Theorem 15 as printed, 2G·√(σσ)/√(rs·M) − 2M; with strides it does not bound."""
     positions = layer.sizes[-1] * layer.sizes[-2]
     return 2 * stride * layer.points / (positions * memory) ** 0.5 - 2 * memory
 
@@ -90,7 +90,7 @@ def test_pairs() -> None:
         10**10 / WORDS - WORDS
     )
     nest = parse_nest({"i": 10**5, "j": 10**5}, "P[i] Q[j] F[i]")
-    # σ = 2, and the exponents of the two arrays of i share what is left.
+    # σ = 2, and the exponents of the two arrays of i share the rest.
     found = smooth(nest, WORDS, Exponents((HALF, Fraction(1), HALF), (Fraction(0),) * 2))
     assert found == pytest.approx(2 * 10**10 / WORDS - WORDS)
 
@@ -178,7 +178,7 @@ def test_a_stride_over_single_filter_positions_does_not_tighten() -> None:
 
 
 def test_small_outputs_reuse_no_filter_position() -> None:
-    """Of one pixel and 16×8 positions, the pixels are fewer: slices along them are the better ones."""
+    """One pixel is fewer than 16×8 positions, so slices along pixels are better."""
     loops = {"b": 256, "c": 16, "k": 128, "w": 1, "h": 1, "r": 16, "s": 8}
     nest = parse_nest(loops, "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]")
     assert third(nest, 256) == pytest.approx(2 * nest.points / 16 - 2 * 256)

@@ -35,11 +35,10 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class CallTable:
-    """CallTable of kernels for one operation, with operands in the same levels: an entry for each shape.
+    """Calls for one operation with operands in the same `levels`, by number.
 
-    `levels` are numbers of the target's, `bytes`, [operands, calls], what the operands hold, `work`, [calls], the
-    points of each family of operations, and `cost`, [calls], the least that a call costs, in any layout. `moves` is
-    True for operations that copy values between levels.
+    `bytes`, [operands, calls], are those of operands, `work` the points of each family, [calls], and `cost`, [calls],
+    the least cost in any layout. `moves` is True for operations that copy values between levels.
     """
 
     op: str
@@ -71,10 +70,7 @@ class RequiredWork:
 
 @lru_cache(maxsize=4)
 def work_of(spec: Spec, target: Target) -> RequiredWork:
-    """Return the points that programs of a Spec compute, and the calls that they may make.
-
-    Raises MorelloError for a target with rewrites other than Morello's own, which may leave out points.
-    """
+    """Return the points that programs of a Spec compute, and their calls. Raises MorelloError for unknown rewrites."""
     strange = [rewrite.keyword for rewrite in rewrites_of(target) if not _is_known(rewrite)]
     if strange:
         raise MorelloError(
@@ -151,10 +147,7 @@ def _closure(start: Key, below: Mapping[Key, set[Key]]) -> set[Key]:
 def _families(
     stages: list[tuple[Operation, int, int]], below: Mapping[Key, set[Key]], serial: bool
 ) -> tuple[list[set[Operation]], list[int]]:
-    """Return families of operations, and the points of each. A family has all operations that a stage may become.
-
-    Stages with a common operation share a family.
-    """
+    """Return families of all operations that a stage may become, merged if they share one, and the points of each."""
     families: list[set[Operation]] = []
     points: list[int] = []
     for op, rank, needed in stages:

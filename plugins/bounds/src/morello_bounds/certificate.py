@@ -43,10 +43,9 @@ _MOST_ROUNDS = 60
 
 @attrs.frozen
 class Cut:
-    """A boundary: levels before number `level` are on the fast side.
+    """The boundary before `level`, with the bytes `touched` on its slow side.
 
-    `touched` has the bytes of operands on the slow side, which cross it or are read or written there. Points computed
-    on the fast side move `rate` bytes each across it, minus `spared` in all.
+    Points computed on the fast side move `rate` bytes each across it, minus `spared` in all.
     """
 
     level: int
@@ -79,31 +78,18 @@ class Certificate:
     @property
     def cost(self) -> int:
         """Return the lower bound on cost; at least 1, as every program has a kernel."""
-        return max(1, ceil(self.computing + self.moving))
+        shared = _dot(self.points, self.work) + _dot([cut.touched for cut in self.cuts], self.touch)
+        return max(1, ceil(shared / self.threads - _dot([cut.spared for cut in self.cuts], self.again)))
 
-    @property
-    def computing(self) -> Fraction:
-        """Return the worth of all points."""
-        worth = sum((count * price for count, price in zip(self.points, self.work, strict=True)), Fraction(0))
-        return worth / self.threads
 
-    @property
-    def moving(self) -> Fraction:
-        """Return the worth of all bytes that cross cuts."""
-        return sum(
-            (
-                touch * Fraction(cut.touched, self.threads) - again * cut.spared
-                for cut, touch, again in zip(self.cuts, self.touch, self.again, strict=True)
-            ),
-            Fraction(0),
-        )
+def _dot(one: Sequence[Fraction | int], other: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(one, other, strict=True)), Fraction(0))
 
 
 def certificate(spec: Spec, target: Target) -> Certificate:
     """Return the best certificate found for a Spec. Raises MorelloError for targets with rewrites of their own."""
     work, cuts = work_of(spec, target), cuts_of(spec, target)
-    prices = _best_prices(spec, work, cuts, target)
-    return _with_prices(spec, target, work, cuts, *prices)
+    return _with_prices(spec, target, work, cuts, _best_prices(spec, work, cuts, target))
 
 
 def memory_inside(spec: Spec, target: Target, level: int) -> int:
@@ -178,49 +164,51 @@ def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
     return rate, proof.loaded + rate * proof.nest.lost + made
 
 
-def crossings(target: Target, cuts: Sequence[Cut]) -> list[tuple[list[int], Fraction]]:
-    """Return the cuts that a move crosses inwards, by number, and its cost per byte, for each pair of levels."""
+@attrs.frozen
+class Move:
+    """A move between two levels, by number: the boundaries that it crosses inwards, and its cost per byte."""
+
+    source: int
+    into: int
+    cuts: tuple[int, ...]
+    cost: Fraction
+
+
+def crossings(target: Target, levels: Sequence[int]) -> list[Move]:
+    """Return the moves that cross some of the boundaries before `levels`."""
     numbers = {level.name: number for number, level in enumerate(target.levels)}
-    found: list[tuple[list[int], Fraction]] = []
+    found: list[Move] = []
     for source, level in enumerate(target.levels):
-        for name in level.destinations:
-            into = numbers[name]
-            crossed = [at for at, cut in enumerate(cuts) if into < cut.level <= source]
-            if crossed:
-                found.append((crossed, _per_byte(target, source) + _per_byte(target, into)))
-    return found
+        for into in (numbers[name] for name in level.destinations):
+            crossed = tuple(at for at, cut in enumerate(levels) if into < cut <= source)
+            found.append(Move(source, into, crossed, cost_per_byte(target, source) + cost_per_byte(target, into)))
+    return [one for one in found if one.cuts]
 
 
-def _per_byte(target: Target, level: int) -> Fraction:
+def cost_per_byte(target: Target, level: int) -> Fraction:
     """Return the least cost that a byte of a tensor adds to its move."""
     one = target.levels[level]
     return Fraction(0) if one.is_register else Fraction(one.hit_cost, one.unit)
 
 
-def _best_prices(
-    spec: Spec, work: RequiredWork, cuts: Sequence[Cut], target: Target
-) -> tuple[list[float], list[float], list[float]]:
-    """Return the prices of points, and of bytes at cuts, with the largest worth, up to rounding.
-
-    The linear program starts with few calls; those that violate the prices most are added until none does.
-    """
-    families, count = len(work.points), len(cuts)
-    threads = threads_of(spec, target)
+def _best_prices(spec: Spec, work: RequiredWork, cuts: Sequence[Cut], target: Target) -> list[float]:
+    """Return prices of points, then of bytes at cuts, of about the largest worth. Violated calls join the program."""
+    families, count, threads = len(work.points), len(cuts), threads_of(spec, target)
     worth = [
         *(points / threads for points in work.points),
         *(cut.touched / threads for cut in cuts),
         *(-float(cut.spared) for cut in cuts),
     ]
     if not any(worth):
-        return [0.0] * families, [0.0] * count, [0.0] * count
+        return [0.0] * len(worth)
     rows: list[list[float]] = []
     right: list[float] = []
-    for crossed, cost in crossings(target, cuts):
-        at_cut = [float(at in crossed) for at in range(count)]
+    for move in crossings(target, [cut.level for cut in cuts]):
+        at_cut = [float(at in move.cuts) for at in range(count)]
         rows.append([*[0.0] * families, *at_cut, *at_cut])
-        right.append(float(cost))
-    # Without moves across a cut and without calls, prices are unlimited, as there is no program.
-    price_limit = float(sum(_per_byte(target, level) for level in range(len(target.levels))))
+        right.append(float(move.cost))
+    # Prices that no move across a cut or no call limits: then no program exists.
+    price_limit = float(sum(cost_per_byte(target, level) for level in range(len(target.levels))))
     called = {family for call in work.calls for family in call.work}
     limits = [0.0 if family not in called else inf for family in range(families)] + [price_limit] * count
     # Without a proof of more than compulsory bytes, none is moved again.
@@ -229,23 +217,19 @@ def _best_prices(
         if limit < inf:
             rows.append([float(at == place) for at in range(len(worth))])
             right.append(limit)
-    matrices = [_columns(call, cuts, families) for call in work.calls]
-    for call, matrix in zip(work.calls, matrices, strict=True):
-        _join(rows, right, matrix, call, int(np.argmin(call.cost / np.maximum(1, matrix[:families].sum(axis=0)))))
-    for _ in range(_MOST_ROUNDS):
+    calls = [(call, _columns(call, cuts, families)) for call in work.calls]
+    worst = [int(np.argmin(call.cost / np.maximum(1, matrix[:families].sum(axis=0)))) for call, matrix in calls]
+    new = [*zip(calls, worst, strict=True)]
+    values: list[float] = []
+    for _ in range(_MOST_ROUNDS + 1):
+        rows += [matrix[:, at].tolist() for (_, matrix), at in new]
+        right += [float(call.cost[at]) for (call, _), at in new]
         values = _solve(worth, rows, right)
-        more = False
-        for call, matrix in zip(work.calls, matrices, strict=True):
-            over = np.asarray(values) @ matrix - call.cost * (1 + _CLOSE)
-            worst = int(np.argmax(over))
-            if over[worst] > 0:
-                _join(rows, right, matrix, call, worst)
-                more = True
-        if not more:
+        over = [np.asarray(values) @ matrix - call.cost * (1 + _CLOSE) for call, matrix in calls]
+        new = [(one, int(np.argmax(amount))) for one, amount in zip(calls, over, strict=True) if amount.max() > 0]
+        if not new:
             break
-    else:
-        values = _solve(worth, rows, right)
-    return values[:families], values[families : families + count], values[families + count :]
+    return values
 
 
 def threads_of(spec: Spec, target: Target) -> int:
@@ -266,56 +250,35 @@ def _columns(call: CallTable, cuts: Sequence[Cut], families: int) -> np.ndarray:
     return np.stack([*work, *outside, *again])
 
 
-def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call: CallTable, at: int) -> None:
-    rows.append([float(value) for value in matrix[:, at]])
-    right.append(float(call.cost[at]))
-
-
 def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
     """Return the prices with the largest worth. Rows and columns are scaled to be comparable."""
-    scale = [
-        max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
-        for at in range(len(worth))
-    ]
-    scaled = [
-        [-value / max(bound, 1.0) / one for value, one in zip(row, scale, strict=True)]
-        for row, bound in zip(rows, right, strict=True)
-    ]
-    limits = [-bound / max(bound, 1.0) for bound in right]
-    largest = max(map(abs, worth))
-    found = minimum([-value / one / largest for value, one in zip(worth, scale, strict=True)], scaled, limits)
-    return [max(0.0, value / one) for value, one in zip(found, scale, strict=True)]
+    size = np.maximum(right, 1.0)
+    matrix = np.array(rows) / size[:, None]
+    scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
+    found = minimum(-np.array(worth) / scale / max(map(abs, worth)), -matrix / scale, -np.array(right) / size)
+    return np.maximum(0.0, np.array(found) / scale).tolist()
 
 
 def _with_prices(
-    spec: Spec,
-    target: Target,
-    work: RequiredWork,
-    cuts: tuple[Cut, ...],
-    of_work: Sequence[float],
-    touch: Sequence[float],
-    again: Sequence[float],
+    spec: Spec, target: Target, work: RequiredWork, cuts: tuple[Cut, ...], prices: Sequence[float]
 ) -> Certificate:
     """Return the certificate with exact prices: those of bytes rounded down until feasible, then those of points."""
+    families = len(work.points)
+    threads = threads_of(spec, target)
     for cautious in (1e-9, 1e-6, 1e-3, 1.0):
-        inside = [_rounded(value * (1 - cautious)) for value in touch], [_rounded(v * (1 - cautious)) for v in again]
-        made = Certificate(
-            spec, target, threads_of(spec, target), cuts, work.points, work.families, (), *map(tuple, inside)
-        )
+        inside = [Fraction(int(value * (1 - cautious) * _UNIT), _UNIT) for value in prices[families:]]
+        touch, again = tuple(inside[: len(cuts)]), tuple(inside[len(cuts) :])
+        made = Certificate(spec, target, threads, cuts, work.points, work.families, (), touch, again)
         if _fits(made, work, target) is None:
-            return attrs.evolve(made, work=_prices_of_work(made, work, of_work))
+            return attrs.evolve(made, work=_prices_of_work(made, work, prices[:families]))
     raise MorelloError("no feasible prices of bytes", "this is a bug: please report it")
-
-
-def _rounded(value: float) -> Fraction:
-    return Fraction(int(value * _UNIT), _UNIT)
 
 
 def _fits(made: Certificate, work: RequiredWork, target: Target) -> str | None:
     """Return in words a move or call that costs less than its worth at the prices of bytes; None if feasible."""
-    for crossed, cost in crossings(target, made.cuts):
-        if sum((made.touch[at] + made.again[at] for at in crossed), Fraction(0)) > cost:
-            return f"moves across {len(crossed)} cuts cost {float(cost):g} a byte"
+    for move in crossings(target, [cut.level for cut in made.cuts]):
+        if sum((made.touch[at] + made.again[at] for at in move.cuts), Fraction(0)) > move.cost:
+            return f"moves across {len(move.cuts)} cuts cost {float(move.cost):g} a byte"
     for call in work.calls:
         if (_left(call, made) < 0).any():
             return f"a call for {call.op} costs less than the bytes it moves are worth"
@@ -338,26 +301,29 @@ def _left(call: CallTable, made: Certificate) -> Ints:
     return left
 
 
+def _worth(call: CallTable, prices: Sequence[Fraction | int]) -> Ints:
+    """Return the worth of the points of calls, [calls], at these prices."""
+    return sum((points.astype(object) * prices[family] for family, points in call.work.items()), 0 * call.cost)
+
+
 def _prices_of_work(made: Certificate, work: RequiredWork, wanted: Sequence[float]) -> tuple[Fraction, ...]:
     """Return feasible prices of points: the wanted ones, all scaled down if necessary."""
-    share = Fraction(1)
     units = [int(value * _UNIT) for value in wanted]
-    for call in work.calls:
-        if not call.work:
-            continue
-        left = _left(call, made)
-        worth = sum((points.astype(object) * units[family] for family, points in call.work.items()), 0 * left)
-        for free, price in zip(left, worth, strict=True):
-            if free < price:
-                share = min(share, Fraction(int(free), int(price)))
+    share = min(
+        (
+            Fraction(int(free), int(price))
+            for call in work.calls
+            if call.work
+            for free, price in zip(_left(call, made), _worth(call, units), strict=True)
+            if free < price
+        ),
+        default=Fraction(1),
+    )
     return tuple(share * Fraction(unit, _UNIT) for unit in units)
 
 
 def verify(made: Certificate) -> None:
-    """Verify a certificate in exact arithmetic: every bound, every kernel's cost, every move.
-
-    Raises MorelloError that names the first fault.
-    """
+    """Verify a certificate in exact arithmetic. Raises MorelloError that names the first fault."""
     spec, target = made.spec, made.target
     work = work_of(spec, target)
     if (made.points, made.families, made.threads) != (work.points, work.families, threads_of(spec, target)):
@@ -381,14 +347,10 @@ def verify(made: Certificate) -> None:
         raise _refused("a price is for bytes that need not be moved again")
     if wrong := _fits(made, work, target):
         raise _refused(wrong)
+    units = [price * _UNIT for price in made.work]
     for call in work.calls:
-        if call.work:
-            worth = sum(
-                (points.astype(object) * (made.work[family] * _UNIT) for family, points in call.work.items()),
-                0 * call.cost.astype(object),
-            )
-            if (_left(call, made) < worth).any():
-                raise _refused(f"a call for {call.op} costs less than its points and bytes are worth")
+        if call.work and (_left(call, made) < _worth(call, units)).any():
+            raise _refused(f"a call for {call.op} costs less than its points and bytes are worth")
 
 
 def _refused(why: str) -> MorelloError:

@@ -61,9 +61,9 @@ class Layer:
         return image, filters, out
 
     def moves(self, algorithm: str, memory: int) -> int | None:
-        """Return the bytes that an algorithm moves with `memory` bytes of fast memory; None if it does not apply.
+        """Return the bytes that an algorithm moves with this fast memory; its operands once if all its data fits.
 
-        If all its data fits, it moves its operands once. Raises MorelloError for an unknown name.
+        Return None if it does not apply. Raises MorelloError for an unknown name.
         """
         if algorithm not in ALGORITHMS:
             raise MorelloError(f"unknown algorithm {algorithm!r}", f"algorithms are {', '.join(ALGORITHMS)}")
@@ -88,11 +88,10 @@ class Layer:
 
     def _im2col(self, memory: int) -> int:
         """Return the bytes of writing all patches, and the bound on the products with them."""
-        image = self.once[0]
         patches = self.size("b g h w c fh fw") * self.bytes[0]
         if sum(self.once) + patches <= memory:
             return self.nest.compulsory
-        return image + patches + self.size("g") * traffic(self.patches, memory).bytes
+        return self.once[0] + patches + self.size("g") * traffic(self.patches, memory).bytes
 
     @property
     def patches(self) -> Nest:
@@ -100,10 +99,7 @@ class Layer:
         return _product(self.size("b h w"), self.size("c fh fw"), self.size("f"), self.bytes)
 
     def _winograd(self, memory: int) -> int | None:
-        """Return the bytes of the transforms, and of one product per value of a tile.
-
-        Transforms have values of the output's type. Return None unless strides and dilations are 1.
-        """
+        """Return the bytes of transforms and of a product per value of a tile; None for strides or dilations."""
         if {*self.strides, *self.dilations} != {1}:
             return None
         tiles = self.size("b") * math.prod(-(-self.size(loop) // _WINOGRAD) for loop in ("h", "w"))
@@ -120,10 +116,7 @@ class Layer:
         return sum(self.once) + image + filters + products + out
 
     def _fft(self, memory: int) -> int:
-        """Return the bytes of the transforms, and of one product per frequency.
-
-        A transform of n values takes log n / log M passes; it reads reals and writes half as many complex values.
-        """
+        """Return the bytes of the transforms, of log n / log M passes each, and of one product per frequency."""
         rows, columns = (
             step * (self.size(out) - 1) + apart * (self.size(window) - 1) + 1
             for step, apart, out, window in zip(self.strides, self.dilations, ("h", "w"), ("fh", "fw"), strict=True)

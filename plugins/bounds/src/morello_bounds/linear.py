@@ -37,20 +37,13 @@ def null_space(rows: Sequence[Row], width: int) -> Subspace:
     """Return the vectors of `width` values that all rows, as linear forms, map to zero."""
     basis = reduced(rows)
     pivots = [next(at for at, value in enumerate(row) if value) for row in basis]
-    free = [column for column in range(width) if column not in pivots]
     vectors: list[list[Fraction]] = []
-    for column in free:
-        vector = [Fraction(0)] * width
-        vector[column] = Fraction(1)
+    for column in (column for column in range(width) if column not in pivots):
+        vector = [Fraction(int(at == column)) for at in range(width)]
         for pivot, row in zip(pivots, basis, strict=True):
             vector[pivot] = -row[column]
         vectors.append(vector)
     return reduced(vectors)
-
-
-def joined(one: Subspace, other: Subspace) -> Subspace:
-    """Return the sum of two subspaces."""
-    return reduced([*one, *other])
 
 
 def common(one: Subspace, other: Subspace, width: int) -> Subspace:
@@ -58,33 +51,24 @@ def common(one: Subspace, other: Subspace, width: int) -> Subspace:
     return null_space([*null_space(one, width), *null_space(other, width)], width)
 
 
+def dot(one: Row, other: Row) -> Fraction:
+    """Return the scalar product of two rows."""
+    return sum((Fraction(a) * b for a, b in zip(one, other, strict=True)), Fraction(0))
+
+
 def image_rank(forms: Sequence[Row], space: Subspace) -> int:
     """Return the dimension of the image of a subspace under linear forms."""
-    return (
-        len(
-            reduced(
-                [
-                    [sum((a * b for a, b in zip(form, vector, strict=True)), Fraction(0)) for form in forms]
-                    for vector in space
-                ]
-            )
-        )
-        if forms
-        else 0
-    )
+    return len(reduced([dot(form, vector) for form in forms] for vector in space)) if forms else 0
 
 
 def lattice(generators: Iterable[Subspace], width: int, most: int) -> list[Subspace]:
-    """Return the closure of subspaces under sums and intersections, without zero.
-
-    Raises MorelloError if it has more than `most`, as it may be infinite.
-    """
+    """Return the closure of subspaces under sums and intersections. Raises MorelloError if it has more than `most`."""
     found = dict.fromkeys(space for space in generators if space)
     done: list[Subspace] = []
     while len(done) < len(found):
         new = [*found][len(done)]
         for other in done:
-            for made in (joined(new, other), common(new, other, width)):
+            for made in (reduced([*new, *other]), common(new, other, width)):
                 if made:
                     found.setdefault(made)
         done.append(new)
@@ -106,7 +90,7 @@ def solved(rows: Sequence[Row], right: Row) -> tuple[Fraction, ...] | None:
 
 
 def rational_near(basis: Subspace, near: Sequence[float], denominator: int) -> list[Fraction] | None:
-    """Return a solution near a point, whose free variables have this denominator; None if it does not exist.
+    """Return a solution near a point; free variables get this denominator. Return None if it does not exist.
 
     `basis` has equations in reduced row echelon form, right-hand sides last.
     """

@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import attrs
+import numpy as np
 from scipy.optimize import linprog
 
 from morello.errors import MorelloError
-from morello_bounds.linear import Row, solved
+from morello_bounds.linear import Row, dot, solved
 
 #: Exact or inexact numbers.
 Numbers: TypeAlias = Sequence[float | Fraction]
@@ -28,14 +29,11 @@ class Solution:
 
 
 def minimum(costs: Numbers, rows: Sequence[Numbers], right: Numbers) -> tuple[float, ...]:
-    """Return the x ≥ 0 that minimizes costs · x with rows · x ≥ right, up to rounding.
-
-    Raises MorelloError if there is no optimum.
-    """
+    """Return about the x ≥ 0 of least costs · x with rows · x ≥ right. Raises MorelloError without an optimum."""
     answer = linprog(
-        [float(cost) for cost in costs],
-        A_ub=[[-float(value) for value in row] for row in rows],
-        b_ub=[-float(value) for value in right],
+        np.array(costs, dtype=float),
+        A_ub=-np.array(rows, dtype=float),
+        b_ub=-np.array(right, dtype=float),
         method="highs-ds",
     )
     if answer.status != 0:
@@ -44,23 +42,19 @@ def minimum(costs: Numbers, rows: Sequence[Numbers], right: Numbers) -> tuple[fl
 
 
 def exact_minimum(costs: Row, rows: Sequence[Row], right: Row) -> Solution:
-    """Return the optimum of the same program in exact arithmetic, proven by duality.
-
-    x ≥ 0 and rows · x ≥ right, y ≥ 0 and y · rows ≤ costs, and costs · x = y · right. Raises MorelloError if there is
-    no optimum, or no exact one was found.
-    """
+    """Return the exact optimum of the same program, proven by duality. Raises MorelloError if it is not found."""
     x = _vertex(rows, right, minimum(costs, rows, right))
     columns = [[-Fraction(row[at]) for row in rows] for at in range(len(costs))]
     negative = [-Fraction(cost) for cost in costs]
     y = _vertex(columns, negative, minimum([-Fraction(value) for value in right], columns, negative))
-    value, dual = _dot(costs, x), _dot(right, y)
+    value, dual = dot(costs, x), dot(right, y)
     if value != dual:
         raise MorelloError("a linear program has no exact optimum", "this is a bug: please report it")
     return Solution(value, x, y)
 
 
 def _vertex(rows: Sequence[Row], right: Row, near: Sequence[float]) -> tuple[Fraction, ...]:
-    """Return the exact vertex of rows · x ≥ right, x ≥ 0 near a point. Raises MorelloError if there is none."""
+    """Return the exact vertex of rows · x ≥ right, x ≥ 0 near a point. Raises MorelloError if it does not exist."""
     units = [[int(at == place) for at in range(len(near))] for place in range(len(near))]
     everything = [*zip(rows, right, strict=True), *((unit, 0) for unit in units)]
     tight = [
@@ -70,10 +64,6 @@ def _vertex(rows: Sequence[Row], right: Row, near: Sequence[float]) -> tuple[Fra
         <= _TIGHT * max(1.0, abs(float(bound)))
     ]
     x = solved([row for row, _ in tight], [bound for _, bound in tight])
-    if x is None or any(_dot(row, x) < bound for row, bound in everything):
+    if x is None or any(dot(row, x) < bound for row, bound in everything):
         raise MorelloError("a linear program has no exact vertex", "this is a bug: please report it")
     return x
-
-
-def _dot(row: Row, x: Row) -> Fraction:
-    return sum((Fraction(a) * b for a, b in zip(row, x, strict=True)), Fraction(0))

@@ -24,7 +24,6 @@ Sum = Mapping[int, float]
 class IntegerProgram:
     """A program to minimize: variables with bounds, rows with bounds, and costs."""
 
-    _lower: list[float] = attrs.field(factory=list[float], init=False)
     _upper: list[float] = attrs.field(factory=list[float], init=False)
     _whole: list[bool] = attrs.field(factory=list[bool], init=False)
     _costs: list[float] = attrs.field(factory=list[float], init=False)
@@ -32,7 +31,6 @@ class IntegerProgram:
 
     def variable(self, upper: float = inf, *, whole: bool = False, cost: float = 0.0) -> int:
         """Return a new variable from 0 to `upper`, by number."""
-        self._lower.append(0.0)
         self._upper.append(upper)
         self._whole.append(whole)
         self._costs.append(cost)
@@ -43,34 +41,23 @@ class IntegerProgram:
         for one, value in terms.items():
             self._costs[one] += factor * value
 
-    def at_least(self, terms: Sum, least: float = 0.0) -> None:
-        """Add a lower bound on a sum."""
-        self._rows.append((terms, least, inf))
-
-    def at_most(self, terms: Sum, most: float) -> None:
-        """Add an upper bound on a sum."""
-        self._rows.append((terms, -inf, most))
-
-    def equal(self, terms: Sum, value: float) -> None:
-        """Fix the value of a sum."""
-        self._rows.append((terms, value, value))
+    def bound(self, terms: Sum, least: float = -inf, most: float = inf) -> None:
+        """Bound a sum."""
+        self._rows.append((terms, least, most))
 
     def solve(self, nodes: int) -> list[float] | None:
-        """Return the best variables that branch and bound finds within a limit of nodes; None if it finds none.
-
-        A limit of nodes, unlike one of seconds, makes results reproducible.
-        """
+        """Return the best variables found, if any, within a limit of nodes: it is reproducible, unlike seconds."""
         places = [(row, one, value) for row, (terms, *_) in enumerate(self._rows) for one, value in terms.items()]
         rows, columns, values = zip(*places, strict=True)
         matrix = csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))
         # scipy declares these as floats.
-        bounds: list[Any] = [self._lower, self._upper]
-        sides: list[Any] = [[lower for _, lower, _ in self._rows], [upper for *_, upper in self._rows]]
+        upper: Any = self._upper
+        sides: list[Any] = [[row[1] for row in self._rows], [row[2] for row in self._rows]]
         with _silenced():
             answer = milp(
                 self._costs,
                 integrality=self._whole,
-                bounds=Bounds(*bounds),
+                bounds=Bounds(0, upper),
                 constraints=LinearConstraint(matrix, *sides),
                 options={"node_limit": nodes},
             )

@@ -61,7 +61,6 @@ class Nest:
 
     @property
     def points(self) -> int:
-        """Return the number of points."""
         return prod(self.sizes) if self.origin is None else self.origin[0]
 
     @property
@@ -111,10 +110,9 @@ class Nest:
         return all(array.projective for array in self.arrays)
 
     def lifted(self) -> Nest:
-        """Return the same points with loops split in two where arrays skip values: r = 2·r' + r'' for stride 2.
+        """Return the nest with loops split in two where arrays skip values: r = 2·r' + r'' for stride 2.
 
-        A convolution with stride and dilation becomes one without, on more loops. Indices of more than two loops stay
-        unchanged.
+        So a convolution has neither strides nor dilations. Indices of more than two loops stay unchanged.
         """
         nest = self
         for form in sorted({form for array in self.arrays for form in array.index if len(form) == 2}):
@@ -130,8 +128,7 @@ class Nest:
     def _split(self, form: Form, one: int, other: int, apart: tuple[int, int]) -> Nest:
         """Split `one` into apart[1]·one' + one'' and `other` into apart[0]·other' + other''.
 
-        The index apart[0]·one + apart[1]·other is apart[0]·apart[1]·(one' + other') plus a remainder that determines
-        one'' and other'', and is determined by them.
+        The index becomes apart[0]·apart[1]·(one' + other') plus a remainder equivalent to one'' and other''.
         """
         loops, sizes = [*self.loops], [*self.sizes]
         inner: dict[int, int] = {}
@@ -186,10 +183,7 @@ def distinct(form: Form, sizes: Sequence[int]) -> int:
 
 
 def nest_of(spec: Spec | LogicalSpec) -> Nest:
-    """Return the loop nest of a Spec: its iteration dimensions and operands.
-
-    A Compose has its inputs and its output only, as intermediates need not leave fast memory.
-    """
+    """Return the loop nest of a Spec. Intermediates of a Compose are left out: they need not leave fast memory."""
     logical = spec.logical if isinstance(spec, Spec) else spec
     sizes = tuple(map(int, logical.shape))
     arrays = tuple(

@@ -43,7 +43,6 @@ class RandomProduct:
 
     @property
     def points(self) -> int:
-        """Return the multiplications."""
         return self.rows * self.inner * self.columns
 
     @property
@@ -73,11 +72,7 @@ class RandomProduct:
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Return rows and columns of the output to keep while numbers come one by one, each for a row of the tile.
-
-        Numbers are not kept. If generating one costs more than moving it, it counts as moved. Raises MorelloError for
-        memory without such a tile.
-        """
+        """Return rows and columns of the output that stay in fast memory. Raises MorelloError if none fit."""
         share = min(float(self.generating), 1.0)
         columns = max(1, math.floor(math.sqrt(self.memory * share) + 1e-9))
         # The values of a column of the tile, and as many of a row of the other matrix.
@@ -98,7 +93,6 @@ class RandomProduct:
 
     @property
     def stores(self) -> int:
-        """Return the values of the output."""
         return self.rows * self.columns
 
     @property
@@ -108,11 +102,9 @@ class RandomProduct:
 
 
 def random_products(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, RandomProduct]:
-    """Return the product that a RandMatmul is at each cut, by the level behind it.
+    """Return the product that a RandMatmul is at each cut whose moves are not free, by the level behind it.
 
-    The result is empty for other operations and without kernels for numbers; cuts whose moves are free are left out.
-    The cost of a number is the least of all kernels, that of moving a value the least of all moves across the cut. Rows
-    are those of the whole batch.
+    Empty for other operations and without kernels for numbers. Costs of a number and of a move are the least ones.
     """
     if not isinstance(spec.op, RandMatmul):
         return {}
@@ -125,10 +117,10 @@ def random_products(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int
     if not costs:
         return {}
     shape = [int(size) for size in spec.shape]
-    moves = crossings(target, cuts)
+    moves = crossings(target, [cut.level for cut in cuts])
     found: dict[int, RandomProduct] = {}
     for at, cut in enumerate(cuts):
-        moving = _VALUE * min((cost for crossed, cost in moves if at in crossed), default=Fraction(0))
+        moving = _VALUE * min((one.cost for one in moves if at in one.cuts), default=Fraction(0))
         if moving:
             memory = max(1, cut.traffic.memory // _VALUE)
             found[cut.level] = RandomProduct(shape[B] * shape[M], shape[K], shape[N], memory, min(costs) / moving)

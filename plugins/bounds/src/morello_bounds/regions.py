@@ -16,7 +16,7 @@ from typing import TypeAlias
 import attrs
 
 from morello.errors import MorelloError
-from morello_bounds.linear import Row, reduced, solved
+from morello_bounds.linear import Row, dot, reduced, solved
 from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest
 
@@ -28,22 +28,13 @@ _BEHIND = 1e-4
 _TIGHT = 1e-7
 _MOST_REGIONS = 5000
 
+#: An affine function of the parameters: its factors, then its constant.
+Affine: TypeAlias = tuple[Fraction, ...]
 
-@attrs.frozen
-class Affine:
-    """An affine function of the parameters."""
 
-    factors: tuple[Fraction, ...]
-    constant: Fraction
-
-    def at(self, point: Row) -> Fraction:
-        """Return its value."""
-        return self.constant + sum((a * b for a, b in zip(self.factors, point, strict=True)), Fraction(0))
-
-    def minus(self, other: Affine) -> Affine:
-        """Return the difference of two."""
-        factors = tuple(a - b for a, b in zip(self.factors, other.factors, strict=True))
-        return Affine(factors, self.constant - other.constant)
+def value_at(form: Affine, point: Row) -> Fraction:
+    """Return the value of an affine function."""
+    return dot(form, [*point, 1])
 
 
 @attrs.frozen
@@ -56,15 +47,11 @@ class Region:
     @property
     def value(self) -> Affine:
         """Return the sum of the exponents: the tile has M to the power of it points."""
-        columns = zip(*(one.factors for one in self.exponents), strict=True)
-        return Affine(
-            tuple(sum(column, Fraction(0)) for column in columns),
-            sum((one.constant for one in self.exponents), Fraction(0)),
-        )
+        return tuple(sum(column, Fraction(0)) for column in zip(*self.exponents, strict=True))
 
     def has(self, point: Row) -> bool:
         """Return True if the polytope contains the parameters."""
-        return all(one.at(point) >= 0 for one in self.inside)
+        return all(value_at(one, point) >= 0 for one in self.inside)
 
 
 #: A row of loops, and an affine upper bound on the sum of their exponents.
@@ -84,41 +71,34 @@ class TileTable:
 
     @classmethod
     def of(cls, nest: Nest, widths: bool = False) -> TileTable:
-        """Return an empty table of a nest. If a dimension is a sum of loops, each counts alone.
-
-        With `widths`, each array adds a parameter after those of loops: its values have M to that power bytes.
-        """
+        """Return an empty table; with `widths`, each array adds a parameter: its values have M to that power bytes."""
         count = len(nest.loops)
         parameters = count + (len(nest.arrays) if widths else 0)
-        units = [tuple(Fraction(int(at == one)) for at in range(parameters)) for one in range(parameters)]
-        zero = (Fraction(0),) * parameters
+        # Affine functions: each parameter alone, the constant 1 and the constant 0.
+        units = [tuple(Fraction(int(at == one)) for at in range(parameters + 1)) for one in range(parameters + 1)]
+        zero = (Fraction(0),) * (parameters + 1)
         held = {
             (
                 tuple(Fraction(int(loop in chosen)) for loop in range(count)),
-                tuple(-value for value in units[count + at]) if widths else zero,
+                (*(-value for value in units[count + at][:-1]), Fraction(1)) if widths else units[-1],
             )
             for at, array in enumerate(nest.arrays)
             for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index))
         }
-        constraints = [(row, Affine(width, Fraction(1))) for row, width in sorted(held)]
-        constraints += [(unit[:count], Affine(unit, Fraction(0))) for unit in units[:count]]
-        constraints += [(tuple(-one for one in unit[:count]), Affine(zero, Fraction(0))) for unit in units[:count]]
+        constraints = [*sorted(held), *((unit[:count], unit) for unit in units[:count])]
+        constraints += [(tuple(-one for one in unit[:count]), zero) for unit in units[:count]]
         weights = tuple(1 + Fraction(1, 500 + loop * (41 + loop)) for loop in range(count))
         return cls(tuple(constraints), weights)
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """Return the known regions."""
         return tuple(self._regions.values())
 
     def exponents(self, beta: Row) -> tuple[Fraction, ...]:
-        """Return the exponents of the largest tile, without a solver if the region is known.
-
-        Raises MorelloError for parameters below 0.
-        """
+        """Return the exponents of the largest tile. Raises MorelloError for parameters below 0."""
         if min(beta) < 0:
             raise MorelloError(f"no region has these sizes: {', '.join(map(str, beta))}", "0 or more each")
-        return tuple(one.at(beta) for one in self.region(beta).exponents)
+        return tuple(value_at(one, beta) for one in self.region(beta).exponents)
 
     def region(self, beta: Row) -> Region:
         """Return the region of these parameters."""
@@ -130,21 +110,21 @@ class TileTable:
 
     def _found(self, beta: Row) -> Region:
         """Compute the region around parameters, where the same constraints are tight."""
-        count = len(self.weights)
         rows = [[-float(value) for value in row] for row, _ in self.constraints]
-        right = [-float(bound.at(beta)) for _, bound in self.constraints]
+        right = [-float(value_at(bound, beta)) for _, bound in self.constraints]
         near = minimum([-float(one) for one in self.weights], rows, right)
         slack = [
             sum(a * b for a, b in zip(row, near, strict=True)) - bound for row, bound in zip(rows, right, strict=True)
         ]
         basis = self._tight_basis([one for one, left in zip(self.constraints, slack, strict=True) if left < _TIGHT])
         matrix = [row for row, _ in basis]
-        columns = [solved(matrix, [bound.factors[place] for _, bound in basis]) or () for place in range(len(beta))]
-        constants = solved(matrix, [bound.constant for _, bound in basis])
-        assert constants is not None, "a basis has one solution"
-        exponents = tuple(Affine(tuple(column[loop] for column in columns), constants[loop]) for loop in range(count))
-        inside = [bound.minus(_combined(row, exponents)) for row, bound in self.constraints]
-        return Region(tuple(dict.fromkeys(one for one in inside if any(one.factors))), exponents)
+        columns = [solved(matrix, column) or () for column in zip(*(bound for _, bound in basis), strict=True)]
+        exponents = tuple(zip(*columns, strict=True))
+        inside = [
+            tuple(limit - dot(row, column) for limit, column in zip(bound, columns, strict=True))
+            for row, bound in self.constraints
+        ]
+        return Region(tuple(dict.fromkeys(one for one in inside if any(one[:-1]))), exponents)
 
     def _tight_basis(self, tight: Sequence[TileConstraint]) -> list[TileConstraint]:
         """Return a basis of the tight constraints whose dual variables are not negative."""
@@ -167,17 +147,14 @@ class TileTable:
 
 
 def table(nest: Nest, largest: Fraction | int = 3) -> TileTable:
-    """Return the table of a nest with all regions of loops of up to M^`largest` points. Values have one byte.
-
-    Raises MorelloError for too many regions.
-    """
+    """Return the table of a nest for loops of up to M^`largest` points. Raises MorelloError for too many regions."""
     made = TileTable.of(nest)
     count = len(nest.loops)
     waiting = [made.region([Fraction(largest, 3 + loop) for loop in range(count)])]
     for region in waiting:
         for beta in _behind(region, Fraction(largest)):
             if len(made.regions) > _MOST_REGIONS:
-                raise MorelloError(f"there are more than {_MOST_REGIONS} regions", "take a nest of fewer loops")
+                raise MorelloError(f"this nest has more than {_MOST_REGIONS} regions", "take a nest of fewer loops")
             known = len(made.regions)
             neighbour = made.region(beta)
             if len(made.regions) > known:
@@ -189,10 +166,10 @@ def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
     """Yield parameters just behind each facet of a region, within 0 to `largest`."""
     count = len(region.exponents)
     units = [tuple(Fraction(int(at == loop)) for at in range(count)) for loop in range(count)]
-    box = [Affine(tuple(-value for value in unit), largest) for unit in units]
+    box = [(*(-value for value in unit), largest) for unit in units]
     forms = [*dict.fromkeys((*region.inside, *box))]
-    rows = [[*map(float, one.factors), -(float(sum(value * value for value in one.factors)) ** 0.5)] for one in forms]
-    right = [-float(one.constant) for one in forms]
+    rows = [[*map(float, one[:-1]), -(float(sum(value * value for value in one[:-1])) ** 0.5)] for one in forms]
+    right = [-float(one[-1]) for one in forms]
     for at in range(len(region.inside)):
         normal = rows[at][:-1]
         others, bounds = [*rows[:at], *rows[at + 1 :]], [*right[:at], *right[at + 1 :]]
@@ -209,12 +186,3 @@ def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
         ]
         if radius > _THIN and all(0 <= value <= largest for value in beta):
             yield [Fraction(value).limit_denominator(10**9) for value in beta]
-
-
-def _combined(row: Row, forms: Sequence[Affine]) -> Affine:
-    """Return a linear combination of affine functions."""
-    *factors, constant = (
-        sum((a * b for a, b in zip(row, column, strict=True)), Fraction(0))
-        for column in zip(*((*one.factors, one.constant) for one in forms), strict=True)
-    )
-    return Affine(tuple(factors), constant)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -18,10 +18,10 @@ import numpy as np
 from morello.errors import MorelloError
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello_bounds.certificate import memory_inside
+from morello_bounds.certificate import cost_per_byte, crossings, memory_inside
 from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest, is_single, nest_of
-from morello_bounds.tiles import held, tile_moves
+from morello_bounds.tiles import held, largest_factor, tile_moves
 from morello_bounds.traffic import estimate
 
 #: The largest factor by which sizes, memories and prices vary.
@@ -38,30 +38,33 @@ class Input:
     high: float
 
 
+#: Inputs, and the function from their values to a result.
+Model: TypeAlias = tuple[list[Input], Callable[[Sequence[float]], float]]
+
+
 @attrs.frozen
 class SobolIndex:
     """The share of an input in the variance, alone and together with others, each with its error."""
 
-    input: Input
+    name: str
+    kind: str
     first: float
-    total: float
     first_error: float
+    total: float
     total_error: float
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return self.first, self.first_error, self.total, self.total_error
 
     def as_dict(self) -> dict[str, Any]:
         """Return the index as JSON has it."""
-        return {
-            "name": self.input.name,
-            "kind": self.input.kind,
-            "alone": self.first,
-            "alone_error": self.first_error,
-            "in_all": self.total,
-            "in_all_error": self.total_error,
-        }
+        names = ("name", "kind", "alone", "alone_error", "in_all", "in_all_error")
+        return dict(zip(names, (self.name, self.kind, *self.shares), strict=True))
 
 
 def sobol(name: str) -> Any:
-    """Return a module of SALib: `sample` or `analyze`. Raises MorelloError where it is not installed."""
+    """Return a module of SALib: `sample` or `analyze`. Raises MorelloError if it is not installed."""
     try:
         return importlib.import_module(f"SALib.{name}.sobol")
     except ImportError as error:
@@ -72,27 +75,21 @@ def sobol(name: str) -> Any:
 def sobol_indices(
     inputs: Sequence[Input], result: Callable[[Sequence[float]], float], samples: int, seed: int
 ) -> list[SobolIndex]:
-    """Return the index of each input, from `samples` · (inputs + 2) results; the same for the same seed.
-
-    `samples` is a power of two. Raises MorelloError for other numbers of them, and for no inputs.
-    """
+    """Return the index of each input. Raises MorelloError if `samples` is not a power of two."""
     if samples < 2 or samples & (samples - 1):
         raise MorelloError(f"{samples} samples are not a power of two", "Sobol's sequences need one, such as 64 or 128")
     if not inputs:
         raise MorelloError("no input varies", "take a Spec with loops of more than one point")
-    problem = {
-        "num_vars": len(inputs),
-        "names": [f"{one.kind} {one.name}" for one in inputs],
-        "bounds": [[one.low, one.high] for one in inputs],
-    }
+    names, bounds = [f"{one.kind} {one.name}" for one in inputs], [[one.low, one.high] for one in inputs]
+    problem = {"num_vars": len(inputs), "names": names, "bounds": bounds}
     points = sobol("sample").sample(problem, samples, calc_second_order=False, seed=seed)
     results = np.array([result([float(value) for value in point]) for point in points])
-    if np.ptp(results) == 0:
-        return [SobolIndex(one, 0.0, 0.0, 0.0, 0.0) for one in inputs]
-    # SALib treats a seed of 0 as no seed.
-    found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed + 1)
-    columns = [[float(value) for value in found[name]] for name in ("S1", "ST", "S1_conf", "ST_conf")]
-    return [SobolIndex(one, *values) for one, *values in zip(inputs, *columns, strict=True)]
+    columns = [[0.0] * len(inputs)] * 4
+    if np.ptp(results) > 0:
+        # SALib treats a seed of 0 as no seed.
+        found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed + 1)
+        columns = [[float(value) for value in found[name]] for name in ("S1", "S1_conf", "ST", "ST_conf")]
+    return [SobolIndex(one.name, one.kind, *values) for one, *values in zip(inputs, *columns, strict=True)]
 
 
 @attrs.frozen
@@ -111,11 +108,8 @@ class MovesModel:
         if not is_single(spec):
             raise MorelloError(f"{spec.op.name} has no single nest of loops", "take one of its operations")
         homes = [target.levels.index(target.level(state.level)) for state in spec.logical.states]
-        cuts = tuple(
-            level
-            for level in range(1, len(target.levels))
-            if not target.levels[level].is_register and min(homes) >= level
-        )
+        levels = enumerate(target.levels)
+        cuts = tuple(number for number, one in levels if number and not one.is_register and min(homes) >= number)
         if not cuts:
             raise MorelloError("an operand is in registers from the start", "take a Spec with all operands in memory")
         return cls(spec, target, nest_of(spec), cuts)
@@ -126,38 +120,25 @@ class MovesModel:
         return [loop for loop, size in enumerate(self.nest.sizes) if size > 1]
 
     def name(self, cut: int) -> str:
-        """Return the name of the level before a boundary."""
         return self.target.levels[cut - 1].name
 
     def memory(self, cut: int) -> int:
-        """Return the bytes of fast memory at a boundary."""
         return memory_inside(self.spec, self.target, cut)
 
     def cost(self, moved: Sequence[float], factors: Sequence[float]) -> float:
-        """Return the least cost of moves with these bytes across each boundary.
-
-        `factors` multiply the prices of the levels behind boundaries.
-        """
+        """Return the least cost of moves of `moved` bytes across each boundary, at prices times `factors`."""
         prices = dict(zip(self.cuts, factors, strict=True))
-        costs: list[float] = []
-        crossed: list[list[float]] = []
-        for source, level in enumerate(self.target.levels):
-            for into in (self.target.levels.index(self.target.level(name)) for name in level.destinations):
-                crossed.append([float(into < cut <= source) for cut in self.cuts])
-                costs.append(sum(self._per_byte(one) * prices.get(one, 1.0) for one in (source, into)))
-        rows = [list(row) for row in zip(*crossed, strict=True)]
+        moves = crossings(self.target, self.cuts)
+        costs = [
+            sum(float(cost_per_byte(self.target, level)) * prices.get(level, 1.0) for level in (one.source, one.into))
+            for one in moves
+        ]
+        rows = [[float(cut in one.cuts) for one in moves] for cut in range(len(self.cuts))]
         return sum(a * b for a, b in zip(costs, minimum(costs, rows, moved), strict=True))
 
-    def _per_byte(self, level: int) -> float:
-        one = self.target.levels[level]
-        return 0.0 if one.is_register else one.hit_cost / one.unit
 
-
-def of_bound(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
-    """Return the inputs of the bound on moves, and the function to its logarithm.
-
-    Sizes, memories and prices vary between half and twice their values.
-    """
+def of_bound(model: MovesModel) -> Model:
+    """Return the model of the bound on moves; sizes, memories and prices vary between half and twice their values."""
     around = -math.log(FACTOR), math.log(FACTOR)
     inputs = [
         *(Input(model.nest.loops[loop], "size", *around) for loop in model.loops),
@@ -171,22 +152,15 @@ def of_bound(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]]
         changed = [*model.nest.sizes]
         for loop, factor in zip(model.loops, sizes, strict=True):
             changed[loop] = max(1, round(changed[loop] * factor))
-        nest = attrs.evolve(model.nest, sizes=tuple(changed))
-        moved = [
-            estimate(nest, max(2, round(model.memory(cut) * factor)))
-            for cut, factor in zip(model.cuts, rest, strict=False)
-        ]
+        nest, memories = attrs.evolve(model.nest, sizes=tuple(changed)), zip(model.cuts, rest, strict=False)
+        moved = [estimate(nest, max(2, round(model.memory(cut) * factor))) for cut, factor in memories]
         return math.log(max(1.0, model.cost(moved, rest[len(model.cuts) :])))
 
     return inputs, result
 
 
-def of_tiles(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
-    """Return the choices of tiles at each boundary, and the function to the logarithm of the cost of their moves.
-
-    Inputs are the proportions of the sizes of tiles, which are scaled to fit, and the loop along which tiles advance
-    first.
-    """
+def of_tiles(model: MovesModel) -> Model:
+    """Return the model of the cost of moves in tiles: random proportions, scaled to fit, and the first loop."""
     inputs: list[Input] = []
     for cut in model.cuts:
         inputs += [Input(f"{model.nest.loops[loop]} in {model.name(cut)}", "tile", 1e-3, 1.0) for loop in model.loops]
@@ -205,21 +179,16 @@ def of_tiles(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]]
 
 
 def filled(model: MovesModel, shape: Sequence[float], memory: int) -> list[int]:
-    """Return the largest tile in the proportions of `shape` that fits, clipped to the loops; at least one point.
+    """Return the largest tile in the proportions of `shape` that fits, clipped to the loops ([Dinh2023] §6.2)."""
+    nest = model.nest
 
-    The scale is found by bisection ([Dinh2023] §6.2).
-    """
-    low, high = 0.0, max(model.nest.sizes) / min(shape)
-    for _ in range(40):
-        middle = (low + high) / 2
-        tile = _scaled(model, shape, middle)
-        fits = sum(int(held(array, tile)) for array in model.nest.arrays) <= memory
-        low, high = (middle, high) if fits else (low, middle)
-    return _scaled(model, shape, low)
+    def scaled(factor: float) -> list[int]:
+        tile = [1] * len(nest.sizes)
+        for loop, size in zip(model.loops, shape, strict=True):
+            tile[loop] = max(1, min(nest.sizes[loop], int(factor * size)))
+        return tile
 
+    def fits(factor: float) -> bool:
+        return sum(int(held(array, scaled(factor))) for array in nest.arrays) <= memory
 
-def _scaled(model: MovesModel, shape: Sequence[float], factor: float) -> list[int]:
-    tile = [1] * len(model.nest.sizes)
-    for loop, size in zip(model.loops, shape, strict=True):
-        tile[loop] = max(1, min(model.nest.sizes[loop], int(factor * size)))
-    return tile
+    return scaled(largest_factor(max(nest.sizes) / min(shape), 40, fits))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import product as choices
 
@@ -34,12 +34,10 @@ class RealTile:
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """Return the points along each loop."""
         return tuple(self.memory**one for one in self.exponents)
 
     @property
     def points(self) -> float:
-        """Return the points of the tile."""
         return self.memory ** sum(self.exponents)
 
     def traffic(self, nest: Nest) -> float:
@@ -50,8 +48,7 @@ class RealTile:
 def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Collection[int] = frozenset()) -> RealTile:
     """Return the tile with the most points; loops `kept`, by number, are not tiled.
 
-    Ties are broken by `alpha`: 0 is the longest along the first loop, 1 the most even one, and values between
-    interpolate; by default any. Raises MorelloError for memory of less than two bytes.
+    Of ties, `alpha` 0 takes the longest along the first loop, 1 the most even one. Raises MorelloError below two bytes.
     """
     if memory < 2:
         raise MorelloError(f"a memory of {memory} bytes has no tiles", "give at least two bytes")
@@ -81,10 +78,7 @@ def _even(
 
 
 def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list[float]], list[float]]:
-    """Return rows · λ ≥ right: each array fits, and no tile is longer than its loop.
-
-    Kept loops have λ = 0 and reduce the memory for the others.
-    """
+    """Return rows · λ ≥ right: each array fits, and no tile is longer than its loop. Kept loops have λ = 0."""
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     count = len(nest.loops)
     rows: list[list[float]] = []
@@ -110,28 +104,28 @@ def held(array: Array, tile: Sequence[Num]) -> Num:
     return array.bytes * choose(box < points, box, points)
 
 
-def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, ...]:
-    """Return the largest multiple of a shape whose parts of all arrays fit together, clipped to the loops.
+def largest_factor(high: float, rounds: int, fits: Callable[[float], bool]) -> float:
+    """Return about the largest number from 0 to `high` that fits, by bisection."""
+    low = 0.0
+    for _ in range(rounds):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
-    A dimension that is a sum of loops takes the sum of their sizes ([Dinh2023] §6.2).
-    """
-    low, high = 0.0, max(size / one for size, one in zip(nest.sizes, shape, strict=True))
+
+def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, ...]:
+    """Return the largest multiple of a shape whose parts fit together; a sum of loops takes the sum of their sizes."""
 
     def tile(factor: float) -> tuple[float, ...]:
         return tuple(min(float(size), factor * one) for size, one in zip(nest.sizes, shape, strict=True))
 
-    def taken(sizes: Sequence[float]) -> float:
-        return sum(
-            array.bytes * math.prod(sum(abs(c) * sizes[loop] for loop, c in form) for form in array.index)
-            for array in nest.arrays
-        )
+    def fits(factor: float) -> bool:
+        sizes = tile(factor)
+        parts = (math.prod(sum(abs(c) * sizes[loop] for loop, c in form) for form in one.index) for one in nest.arrays)
+        return sum(array.bytes * part for array, part in zip(nest.arrays, parts, strict=True)) <= memory
 
-    if taken(tile(high)) <= memory:
-        return tile(high)
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if taken(tile(middle)) <= memory else (low, middle)
-    return tile(low)
+    high = max(size / one for size, one in zip(nest.sizes, shape, strict=True))
+    return tile(high if fits(high) else largest_factor(high, 80, fits))
 
 
 @attrs.frozen
@@ -143,10 +137,9 @@ class FastMemory:
 
 
 def whole_tile(nest: Nest, buffers: Sequence[FastMemory], kept: Collection[int] = ()) -> tuple[int, ...]:
-    """Return the sizes of the tile with the most points whose arrays fit into their buffers together.
+    """Return the tile with the most points whose arrays fit into their buffers, by branch and bound.
 
-    Loops `kept`, by number, are not tiled. The tile is optimal, by branch and bound over the sizes of all loops but
-    one. Raises MorelloError if one point does not fit.
+    Loops `kept`, by number, are not tiled. Raises MorelloError if one point does not fit.
     """
     start = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     if not _fits(nest, buffers, start):
@@ -201,10 +194,9 @@ def _longest(nest: Nest, buffers: Sequence[FastMemory], tile: Sequence[Num], loo
 
 
 def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> int:
-    """Return how often an array's part of a tile is loaded if tiles advance along the loops in this order.
+    """Return how often an array's part is loaded: it stays while, in the order, none of its loops advances.
 
-    `trips` has the number of tiles along each loop; the order starts with the innermost loop. A part stays while none
-    of its loops advances. Loops missing in the order are outermost.
+    `trips` has the number of tiles along each loop. The order starts with the innermost loop, without outer ones.
     """
     stays: list[int] = []
     for loop in order:
@@ -215,11 +207,7 @@ def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> in
 
 
 def tile_moves(nest: Nest, tile: Sequence[int], *order: int) -> int:
-    """Return the bytes that a tiled nest moves; tiles advance along the loops of the order first.
-
-    Each array's part is loaded for each tile unless the previous tile has the same part. Outputs that recur are loaded
-    and stored.
-    """
+    """Return the bytes that a tiled nest moves. Parts stay from tile to tile; recurring outputs are moved twice."""
     trips = [-(-size // part) for size, part in zip(nest.sizes, tile, strict=True)]
     moved = 0
     for array in nest.arrays:
@@ -252,11 +240,7 @@ class Tiling:
 
 @lru_cache(maxsize=256)
 def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> Tiling | None:
-    """Return the tiles found that fit into memory and move the least bytes; None if one point does not fit.
-
-    Tiles advance along each loop first in turn. Loops `kept`, by number, are not tiled. This is a local search from the
-    tile of the linear program, so the result need not be optimal.
-    """
+    """Return the best tiles found by local search, loops `kept` whole; None if one point does not fit."""
     everything = [FastMemory(memory, tuple(range(len(nest.arrays))))]
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     if not _fits(nest, everything, least):
@@ -274,10 +258,7 @@ def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> 
 def _starts(
     nest: Nest, buffers: Sequence[FastMemory], inner: int, real: Sequence[float], least: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Yield tiles that fit, of at least the sizes `least`: that of the linear program scaled down, and a thin one.
-
-    The thin one has one point along the inner loop and is longer along the others.
-    """
+    """Yield tiles that fit, of at least the sizes `least`: that of the linear program, and one thin along `inner`."""
     others = max(1, len(nest.loops) - 1)
     stretched = [2 * one * real[inner] ** (1 / others) for one in real]
     yield _shrunk(nest, buffers, real, least)

@@ -13,7 +13,7 @@ like loops: by |A_j|^s_j, outside of σ. In addition, each value touched is load
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -26,7 +26,7 @@ from morello.kernels.target import Target
 from morello_bounds.hbl import Exponents, constraints, is_valid
 from morello_bounds.linear import rational_near, reduced
 from morello_bounds.lp import minimum
-from morello_bounds.nest import Nest
+from morello_bounds.nest import Array, Nest
 
 #: Sizes of segments that are tried, in multiples of the memory.
 _SEGMENTS = [2.0 ** (at / 2) for at in range(-6, 13)]
@@ -40,10 +40,9 @@ _PARTS = 64
 
 @attrs.frozen
 class Segments:
-    """A proof of a lower bound on loads: every segment that loads `loaded` bytes has few points.
+    """A proof that loads are many: each segment that loads `loaded` bytes has few points, and `share` of them too few.
 
-    `exponents` belong to `nest`, whose arrays `resident` (by number) need not be loaded. All points together exceed
-    `share` segments.
+    `exponents` belong to `nest`, whose arrays `resident` (by number) need not be loaded.
     """
 
     nest: Nest
@@ -60,38 +59,28 @@ class Segments:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes that every program loads."""
         return self.loaded * self.full
 
     @property
     def term(self) -> str:
-        """Return the inequality in words."""
+        nest = self.nest
+        bases = [*((f"|{array.name}|", 2) for array in nest.arrays), *zip(nest.loops, nest.sizes, strict=True)]
         powers = [
             f"{name}^{exponent}" if exponent != 1 else name
-            for name, exponent in [
-                *((f"|{array.name}|", s) for array, s in zip(self.nest.arrays, self.exponents.s, strict=True)),
-                *(
-                    (loop, zeta)
-                    for loop, zeta, size in zip(self.nest.loops, self.exponents.zeta, self.nest.sizes, strict=True)
-                    if size > 1
-                ),
-            ]
-            if exponent
+            for (name, size), exponent in zip(bases, (*self.exponents.s, *self.exponents.zeta), strict=True)
+            if exponent and size > 1
         ]
         return f"points ≤ {' · '.join(powers)}"
 
     def largest(self) -> float:
         """Return U(T), the most points of a segment, up to rounding."""
-        return math.exp(_log_points(self.nest, self.resident, self.held, self._values))
+        values = [*map(float, self.exponents.zeta), *map(float, self.exponents.s)]
+        return math.exp(_Segment(self.nest, self.resident, self.held).log_points(values))
 
     @property
     def held(self) -> int:
         """Return the most bytes that a segment touches: its last value may exceed T."""
         return self.memory + self.loaded + _slack(self.nest, self.resident)
-
-    @property
-    def _values(self) -> list[float]:
-        return [*map(float, self.exponents.zeta), *map(float, self.exponents.s)]
 
     def allows(self, segments: Fraction) -> bool:
         """Return True if this number of segments may have all points of the nest, in exact arithmetic."""
@@ -115,10 +104,7 @@ class Segments:
 
 @attrs.frozen
 class Traffic:
-    """A lower bound on the bytes that every program moves between fast memory of `memory` bytes and slow memory.
-
-    `compulsory` has the bytes moved even with unlimited memory, `segments` the proof of more, if there is one.
-    """
+    """A lower bound on the bytes moved between `memory` bytes of fast memory and slow memory, with its proof."""
 
     nest: Nest
     memory: int
@@ -128,10 +114,7 @@ class Traffic:
 
     @cached_property
     def bytes(self) -> int:
-        """Return the least bytes loaded and stored.
-
-        Sums that begin at zero are not loaded first, but stored; accumulators are both loaded and stored.
-        """
+        """Return the least bytes moved; accumulators are loaded and stored, sums that begin at zero only stored."""
         if self.segments is None:
             return self.compulsory
         again = sum(
@@ -143,17 +126,16 @@ class Traffic:
 
     @property
     def binding(self) -> str:
-        """Return the largest term in words."""
         if self.segments is None or self.bytes == self.compulsory:
             return "all that is touched"
         return self.segments.term
 
 
 def traffic(nest: Nest, memory: int, resident: frozenset[int] = frozenset(), *, single: bool = True) -> Traffic:
-    """Return the best lower bound found on the bytes that programs of a nest move, with `memory` bytes of fast memory.
+    """Return the best lower bound found on the bytes that programs of a nest move.
 
-    Arrays `resident`, by number, and indirect ones stay in fast memory and take none of it. The points of a nest that
-    is not `single` stand for several operations: then only values touched count.
+    Arrays `resident`, by number, and indirect ones stay in fast memory. Points that are not `single` stand for several
+    operations: then only values touched count.
     """
     resident |= nest.indirect
     compulsory = sum(
@@ -167,7 +149,7 @@ def traffic(nest: Nest, memory: int, resident: frozenset[int] = frozenset(), *, 
 
 @lru_cache(maxsize=4096)
 def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments | None:
-    """Return the best proof found; None if there is none, or none better than the compulsory bytes."""
+    """Return the best proof found; None if none is better than the compulsory bytes."""
     lifted = nest.lifted()
     try:
         constraints(lifted)
@@ -177,11 +159,9 @@ def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments
         return None
     if any(nest.points == nest.touched(array) for array in nest.arrays):
         return None  # An array with a value for each point is loaded once, which is the whole bound.
-    floats = {loaded: _best_exponents(lifted, resident, held) for loaded, held in _loads(nest, memory, resident)}
-    worth = {
-        loaded: loaded * (math.exp(_log_share(lifted, resident, held, floats[loaded])) - 1)
-        for loaded, held in _loads(nest, memory, resident)
-    }
+    segments = {loaded: _Segment(lifted, resident, held) for loaded, held in _loads(nest, memory, resident)}
+    floats = {loaded: one.best_exponents() for loaded, one in segments.items()}
+    worth = {loaded: loaded * (math.exp(one.log_share(floats[loaded])) - 1) for loaded, one in segments.items()}
     likely = sorted(worth, key=worth.__getitem__)[-_EXACT:]
     found = [
         one
@@ -212,7 +192,7 @@ def _slack(nest: Nest, resident: frozenset[int]) -> int:
 
 def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best: Sequence[float]) -> list[Segments]:
     """Return proofs with exponents of each denominator near the best ones, for segments that load `loaded` bytes."""
-    held = memory + loaded + _slack(nest, resident)
+    segment = _Segment(nest, resident, memory + loaded + _slack(nest, resident))
     proofs: dict[Exponents, Segments] = {}
     rows, right = _all_rows(nest)
     slacks = _slacks(rows, right, best)
@@ -224,59 +204,65 @@ def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best
         exponents = Exponents(tuple(values[len(nest.loops) :]), tuple(values[: len(nest.loops)]))
         if exponents in proofs or not is_valid(nest, exponents):
             continue
-        share = math.exp(_log_share(nest, resident, held, [float(value) for value in values]))
+        share = math.exp(segment.log_share([float(value) for value in values]))
         # Rounded down; checked exactly in the end.
         least = Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS)
         proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, least)
     return [*proofs.values()]
 
 
-def _log_points(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> float:
-    """Return the logarithm of U for exponents of loops, then arrays."""
-    zeta, s = values[: len(nest.loops)], values[len(nest.loops) :]
-    total = sum(one * math.log(size) for one, size in zip(zeta, nest.sizes, strict=True))
-    sigma = 0.0
-    for number, (one, array) in enumerate(zip(s, nest.arrays, strict=True)):
-        if number in resident:
-            total += one * math.log(nest.most(array))
-        elif one > 0:
-            total += one * math.log(one / array.bytes)
-            sigma += one
-    return total + sigma * math.log(held / sigma) if sigma else total
+@attrs.frozen
+class _Segment:
+    """Segments of a nest that touch `held` bytes; exponents are those of loops, then of arrays."""
 
+    nest: Nest
+    resident: frozenset[int]
+    held: int
 
-def _log_share(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> float:
-    """Return the logarithm of the least number of segments."""
-    return math.log(nest.points - nest.lost) - _log_points(nest, resident, held, values)
+    def log_points(self, values: Sequence[float]) -> float:
+        """Return the logarithm of U."""
+        zeta, s = values[: len(self.nest.loops)], values[len(self.nest.loops) :]
+        total = sum(one * math.log(size) for one, size in zip(zeta, self.nest.sizes, strict=True))
+        sigma = 0.0
+        for number, (one, array) in enumerate(zip(s, self.nest.arrays, strict=True)):
+            if number in self.resident:
+                total += one * math.log(self.nest.most(array))
+            elif one > 0:
+                total += one * math.log(one / array.bytes)
+                sigma += one
+        return total + sigma * math.log(self.held / sigma) if sigma else total
 
+    def log_share(self, values: Sequence[float]) -> float:
+        """Return the logarithm of the least number of segments."""
+        return math.log(self.nest.points - self.nest.lost) - self.log_points(values)
 
-def _best_exponents(nest: Nest, resident: frozenset[int], held: int) -> list[float]:
-    """Return exponents of loops, then arrays, that minimize U, up to rounding.
+    def slopes(self, of_array: Callable[[int, Array], float]) -> list[float]:
+        """Return the slopes of log U, given those of arrays outside."""
+        arrays = enumerate(self.nest.arrays)
+        own = [math.log(self.nest.most(one)) if at in self.resident else of_array(at, one) for at, one in arrays]
+        return [*map(math.log, self.nest.sizes), *own]
 
-    The logarithm of U is convex. A linear program without the entropy term gives the start.
-    """
-    rows, right = _all_rows(nest)
-    count = len(nest.loops) + len(nest.arrays)
-    costs = [
-        *(math.log(size) for size in nest.sizes),
-        *(
-            math.log(nest.most(array) if number in resident else max(1.0, held / array.bytes))
-            for number, array in enumerate(nest.arrays)
-        ),
-    ]
-    start = minimum(costs, rows, right)
-    answer = minimize(
-        lambda values: _log_points(nest, resident, held, values),
-        start,
-        jac=lambda values: _gradient(nest, resident, held, values),
-        bounds=[(0.0, 1.0)] * count,
-        constraints=[{"type": "ineq", "fun": lambda x: _slacks(rows, right, x), "jac": lambda x: rows}],
-        method="SLSQP",
-        options={"maxiter": 60, "ftol": 1e-9},
-    )
-    found = [min(1.0, max(0.0, float(value))) for value in answer.x]
-    better = _log_points(nest, resident, held, found) < _log_points(nest, resident, held, start)
-    return found if better and min(_slacks(rows, right, found)) > -1e-6 else [*start]
+    def gradient(self, values: Sequence[float]) -> list[float]:
+        s = values[len(self.nest.loops) :]
+        sigma = max(sum(one for number, one in enumerate(s) if number not in self.resident), 1e-9)
+        return self.slopes(lambda at, array: math.log(max(s[at], 1e-9) / array.bytes) + math.log(self.held / sigma))
+
+    def best_exponents(self) -> list[float]:
+        """Return exponents that minimize the convex log U, up to rounding, from a linear program without entropy."""
+        rows, right = _all_rows(self.nest)
+        start = minimum(self.slopes(lambda _, array: math.log(max(1.0, self.held / array.bytes))), rows, right)
+        answer = minimize(
+            self.log_points,
+            start,
+            jac=self.gradient,
+            bounds=[(0.0, 1.0)] * len(start),
+            constraints=[{"type": "ineq", "fun": lambda x: _slacks(rows, right, x), "jac": lambda x: rows}],
+            method="SLSQP",
+            options={"maxiter": 60, "ftol": 1e-9},
+        )
+        found = [min(1.0, max(0.0, float(value))) for value in answer.x]
+        better = self.log_points(found) < self.log_points(start)
+        return found if better and min(_slacks(rows, right, found)) > -1e-6 else [*start]
 
 
 def _all_rows(nest: Nest) -> tuple[list[list[int]], list[int]]:
@@ -292,25 +278,8 @@ def _slacks(rows: Sequence[Sequence[int]], right: Sequence[int], x: Sequence[flo
     return [sum(a * b for a, b in zip(row, x, strict=True)) - bound for row, bound in zip(rows, right, strict=True)]
 
 
-def _gradient(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> list[float]:
-    s = values[len(nest.loops) :]
-    outside = [number for number in range(len(s)) if number not in resident]
-    sigma = max(sum(s[number] for number in outside), 1e-9)
-    slopes = [math.log(size) for size in nest.sizes]
-    for number, (one, array) in enumerate(zip(s, nest.arrays, strict=True)):
-        if number in resident:
-            slopes.append(math.log(nest.most(array)))
-        else:
-            slopes.append(math.log(max(one, 1e-9) / array.bytes) + math.log(held / sigma))
-    return slopes
-
-
 def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
-    """Return the bound without rounding, at the best T = M/(σ − 1): the closed form of [Dinh2023] with its constants.
-
-    (σ − 1)^(σ − 1) · ∏ (p_j/s_j)^s_j · points / (∏ L_i^ζ_i · M^(σ − 1)) − M/(σ − 1). Raises MorelloError for σ ≤ 1, or
-    for invalid exponents.
-    """
+    """Return the bound without rounding, at the best T = M/(σ − 1), as in [Dinh2023]. Raises MorelloError for σ ≤ 1."""
     sigma = float(exponents.sigma)
     if sigma <= 1 or not is_valid(nest, exponents):
         raise MorelloError("these exponents do not bound traffic", "σ must exceed 1, and all constraints must hold")
@@ -323,22 +292,16 @@ def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
 
 
 def estimate(nest: Nest, memory: int) -> float:
-    """Return an estimate of the bytes of `traffic`, a hundred times as fast and without a proof.
-
-    Its exponents are those of one linear program, for segments that load the whole memory.
-    """
+    """Return an estimate of the bytes of `traffic`, without proof: one linear program, for segments of M bytes."""
     lifted = nest.lifted()
     rows, right = _all_rows(lifted)
-    costs = [
-        *(math.log(size) for size in lifted.sizes),
-        *(math.log(max(1.0, 2 * memory / array.bytes)) for array in lifted.arrays),
-    ]
-    values = minimum(costs, rows, right)
+    segment = _Segment(lifted, frozenset(), 2 * memory)
+    values = minimum(segment.slopes(lambda _, array: math.log(max(1.0, 2 * memory / array.bytes))), rows, right)
     sigma = sum(values[len(lifted.loops) :])
     if sigma <= 1 + 1e-9:
         return nest.compulsory
     loaded = memory / (sigma - 1)
-    segments = math.exp(_log_share(lifted, frozenset(), round(memory + loaded), values)) - 1
+    segments = math.exp(_Segment(lifted, frozenset(), round(memory + loaded)).log_share(values)) - 1
     return max(nest.compulsory, loaded * segments)
 
 
@@ -372,16 +335,11 @@ def _refused(why: str) -> MorelloError:
 def program_traffic(impl: Impl, target: Target, level: int) -> int:
     """Return the bytes that a program moves between levels before number `level` and the others, by the cost model.
 
-    A view across the cut moves its tensor in, out, or both. Operands of kernels beyond the cut count once per call,
-    those of copies included. Specs without an implementation count as 0.
+    Operands of kernels beyond the cut count once per call. Specs without an implementation count as 0.
     """
-    numbers = {one.name: number for number, one in enumerate(target.levels)}
-    return _traffic_of(impl, numbers, level)
-
-
-def _traffic_of(impl: Impl, numbers: dict[str, int], level: int) -> int:
     if isinstance(impl, Leaf):
         return 0
+    numbers = {one.name: number for number, one in enumerate(target.levels)}
     logical, expansion = impl.spec.logical, impl.expansion
     total = 0
     if isinstance(expansion, KernelCall):
@@ -394,7 +352,7 @@ def _traffic_of(impl: Impl, numbers: dict[str, int], level: int) -> int:
             total += int(source.bytes) * (one.reads + one.writes)
     for part, child in zip(expansion.parts, impl.children, strict=True):
         runs = part.tiles if part.ranges is not None else part.times
-        total += int(runs) * _traffic_of(child, numbers, level)
+        total += int(runs) * program_traffic(child, target, level)
     return total
 
 

@@ -15,16 +15,16 @@ SPEC = "spec one = Matmul(1×8×8×16, (f32, GL), (f32, GL), (f32, GL), serial)\
 def test_json_adds_up(cli, write):
     result = cli("bound", write(SPEC), "--json", "--check", "--no-db", "--profile", "base")
     assert result.exit_code == 0, result.stderr
-    (told,) = json.loads(result.stdout)
-    assert told["checked"]
-    assert [one["slow"] for one in told["boundaries"]] == ["L1", "L2", "GL"]
-    for one in told["boundaries"]:
+    (report,) = json.loads(result.stdout)
+    assert report["checked"]
+    assert [one["slow"] for one in report["boundaries"]] == ["L1", "L2", "GL"]
+    for one in report["boundaries"]:
         assert one["bytes"] >= one["compulsory"] == 4 * (8 * 8 + 8 * 16 + 8 * 16)
         assert one["lines"] == -(-one["bytes"] // 64)
         assert one["ratio"] == pytest.approx(one["program"] / one["bytes"])
         assert one["tile"]["bytes"] >= one["bytes"]
-    assert told["certified"] <= told["low"] <= told["cost"]
-    assert told["gap"] == pytest.approx(told["cost"] / told["certified"] - 1)
+    assert report["certified"] <= report["low"] <= report["cost"]
+    assert report["gap"] == pytest.approx(report["cost"] / report["certified"] - 1)
 
 
 @pytest.mark.parametrize("columns", ["80", "160"])
@@ -62,10 +62,10 @@ def test_random_matrices_have_a_bound_with_what_numbers_cost(cli, write):
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count("; moves and numbers together cost at least as much as moving") == 1
     assert result.stdout.count("; there are too few points for a bound on both") == 2
-    (told,) = json.loads(cli("bound", path, "--no-db", "--profile", "base", "--json").stdout)
-    assert [one["memory"] for one in told["numbers"]] == [one["memory"] // 4 for one in told["boundaries"]]
-    assert told["numbers"][0]["bytes"] > 0 == told["numbers"][1]["bytes"]
-    assert told["certified"] <= told["cost"]
+    (report,) = json.loads(cli("bound", path, "--no-db", "--profile", "base", "--json").stdout)
+    assert [one["memory"] for one in report["numbers"]] == [one["memory"] // 4 for one in report["boundaries"]]
+    assert report["numbers"][0]["bytes"] > 0 == report["numbers"][1]["bytes"]
+    assert report["certified"] <= report["cost"]
 
 
 def test_without_a_program_there_are_bounds_all_the_same(cli, write):
@@ -75,9 +75,9 @@ def test_without_a_program_there_are_bounds_all_the_same(cli, write):
     assert result.exit_code == 0, result.stderr
     assert "program  none yet: one: no program of Matmul was found" in result.stdout
     assert "bound    costs at least" in result.stdout
-    (told,) = json.loads(cli(*arguments, "--json").stdout)
-    assert told["cost"] is told["gap"] is told["boundaries"][0]["program"] is None
-    assert told["certified"] > 1
+    (report,) = json.loads(cli(*arguments, "--json").stdout)
+    assert report["cost"] is report["gap"] is report["boundaries"][0]["program"] is None
+    assert report["certified"] > 1
 
 
 LARGE = "spec one = Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)\n"
@@ -100,11 +100,11 @@ def test_proofs_can_be_verified_by_others(cli, printed, tmp_path):
     arguments = ("bound", path, "--proofs", str(file), "--profile", "base")
     result = cli(*arguments)
     assert result.exit_code == 0, result.stderr
-    (told,) = json.loads(proofs)
+    (report,) = json.loads(proofs)
     assert result.stdout == (
-        f"one: bounds at 3 boundaries, and the cost of at least {told['certified']:,}, hold in exact arithmetic\n"
+        f"one: bounds at 3 boundaries, and the cost of at least {report['certified']:,}, hold in exact arithmetic\n"
     )
-    assert json.loads(cli(*arguments, "--json").stdout)[0]["certified"] == told["certified"]
+    assert json.loads(cli(*arguments, "--json").stdout)[0]["certified"] == report["certified"]
 
 
 @pytest.mark.parametrize("printed", [LARGE], indirect=True)
@@ -128,24 +128,24 @@ def test_proofs_can_be_verified_by_others(cli, printed, tmp_path):
 )
 def test_proofs_that_were_tampered_with_are_refused(cli, printed, refused, tmp_path, place, change):
     path, proofs = printed
-    told = json.loads(proofs)
+    report = json.loads(proofs)
     *above, last = ("0 " + place).split()
-    where: Any = told
+    where: Any = report
     for key in above:
         where = where[int(key)] if isinstance(where, list) else where[key]
     where[last] = str(Fraction(where[last]) + change) if isinstance(where[last], str) else where[last] + change
     file = tmp_path / "proofs.json"
-    file.write_text(json.dumps(told), encoding="utf-8")
+    file.write_text(json.dumps(report), encoding="utf-8")
     refused(cli("bound", path, "--proofs", str(file), "--profile", "base"), "proofs.json, one: ", "is not proven: ")
 
 
 @pytest.mark.parametrize("printed", [RANDOM], indirect=True)
 def test_numbers_that_were_tampered_with_are_refused(cli, printed, refused, tmp_path):
     path, proofs = printed
-    told = json.loads(proofs)
-    told[0]["numbers"][0]["bytes"] += 1
+    report = json.loads(proofs)
+    report[0]["numbers"][0]["bytes"] += 1
     file = tmp_path / "proofs.json"
-    file.write_text(json.dumps(told), encoding="utf-8")
+    file.write_text(json.dumps(report), encoding="utf-8")
     refused(cli("bound", path, "--proofs", str(file), "--profile", "base"), "moves and numbers are proven to cost")
 
 
@@ -157,18 +157,18 @@ def test_files_without_proofs(cli, write, refused, tmp_path):
     refused(cli(*arguments), "has no proofs: 'name'", "morello bound FILE --json")
     file.write_text('[{"name": "two"}]', encoding="utf-8")
     refused(cli(*arguments), "has no proofs for one", "--spec NAME")
-    (told,) = json.loads(cli("bound", write(SPEC), "--json", "--no-db", "--profile", "base").stdout)
+    (report,) = json.loads(cli("bound", write(SPEC), "--json", "--no-db", "--profile", "base").stdout)
     for changed, words in (
         ({"spec": "Matmul"}, "are for spec Matmul, not Matmul(1×8×8×16"),
         ({"boundaries": [{}]}, "these are not proofs: KeyError"),
         ({"prices": "dear"}, "these are not proofs: TypeError"),
     ):
-        file.write_text(json.dumps([{**told, **changed}]), encoding="utf-8")
+        file.write_text(json.dumps([{**report, **changed}]), encoding="utf-8")
         refused(cli(*arguments), words)
-    file.write_text(json.dumps([{**told, "boundaries": told["boundaries"][:1]}]), encoding="utf-8")
+    file.write_text(json.dumps([{**report, "boundaries": report["boundaries"][:1]}]), encoding="utf-8")
     assert cli(*arguments).stdout == "one: bounds at 1 boundaries hold in exact arithmetic\n"
 
 
 def test_a_level_without_a_boundary(cli, write, refused):
-    refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary behind GL", "VRF, L1, L2")
+    refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary is behind GL", "VRF, L1, L2")
     refused(cli("bound", write(SPEC), "--level", "L7", "--no-db"), "unknown memory level 'L7'")

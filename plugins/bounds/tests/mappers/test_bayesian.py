@@ -44,7 +44,7 @@ def smallest(schedule: Schedule) -> tuple[int, ...] | None:
 
 
 def tried(mapper: Mapper, goal: Goal, seed: int) -> list[float]:
-    """Return the bytes that innermost tiles move, of one proposal after another, each told of."""
+    """Return the bytes that innermost tiles move, of one proposal after another, each sent back."""
     proposals: Any = mapper.propose(goal.spec, goal.target, seed)
     assert isinstance(proposals, Generator)
     nest = nest_of(goal.spec)

@@ -52,7 +52,7 @@ def test_sums_stay_while_k_goes_on() -> None:
 
 @pytest.mark.parametrize("sizes", [(8, 4, 8), (4, 16, 2), (2, 2, 16)])
 def test_no_tile_moves_less(sizes: tuple[int, int, int]) -> None:
-    """Of all tiles whose sizes divide, and all orders, none has a lower sum of logarithms."""
+    """No tile whose sizes divide has a lower sum of logarithms in any order."""
     nest = product(*sizes)
     found = assign_factors(nest, ((64.0,) * 3,))
     assert found is not None

@@ -1,4 +1,4 @@
-"""gradient: slopes that are right, and tiles that come to what is known to be least."""
+"""gradient: slopes agree with differences, and tiles with known minima."""
 
 from __future__ import annotations
 

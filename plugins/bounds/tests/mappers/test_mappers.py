@@ -1,4 +1,4 @@
-"""Mappers: their proposals apply, are programs that are right, and are never below what is proven."""
+"""Mappers: their proposals apply, give correct programs, and none is below a bound."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_threads_share_tiles_first() -> None:
 
 
 def test_boundary_tiles_are_left_to_search() -> None:
-    """Of sizes that do not divide, the steps after the loop are for its main tiles."""
+    """With sizes that do not divide, the steps after the loop are for its main tiles."""
     goal = product(11, 4, 13, limits="[64, 512, 512, 1024, 1048576]")
     schedules = [
         *tiling_plans(goal.spec, goal.target, lambda context: ((1, min(2, context.nest.sizes[1]), 4, 13), (0,)))

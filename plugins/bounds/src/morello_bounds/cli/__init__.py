@@ -1,1 +1,22 @@
-"""The commands of morello-bounds, one a module."""
+"""The commands of morello-bounds, one a module, and the lines and options that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from morello.api.goals import Goal
+from morello.cli.common import print_sizes
+
+
+def print_head(goal: Goal) -> None:
+    """Print the name of a goal, its target and Spec, and the sizes of its tensors."""
+    click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
+    print_sizes(goal)
+
+
+def seed_option(text: str) -> Callable[[Any], Any]:
+    """Return the option --seed."""
+    return click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help=f"{text}  [default: 0]")

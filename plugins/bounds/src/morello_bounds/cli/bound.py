@@ -10,7 +10,7 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import Made, Size, facts_of, json_option, make, print_json, print_sizes, with_goals
+from morello.cli.common import Made, Size, facts_of, json_option, make, print_json, with_goals
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, Undecided
 from morello.frontend.diagnostics import read_file
@@ -19,11 +19,12 @@ from morello.kernels.target import Target
 from morello.report.tables import Column, print_table
 from morello.report.words import cost_words, size
 from morello_bounds.certificate import Certificate, Cut, certificate, cuts_of, verify
+from morello_bounds.cli import print_head, seed_option
 from morello_bounds.cli.algorithms import compare_algorithms
-from morello_bounds.cli.sensitivity import MODELS, print_sensitivity
 from morello_bounds.nest import is_single
 from morello_bounds.proofs import prices_as_json, segments_as_json, verify_json
 from morello_bounds.randomized import RandomProduct, random_products
+from morello_bounds.sensitivity import MovesModel, of_bound, of_tiles, sobol_indices
 from morello_bounds.tiles import Tiling, best_tiling, largest_tile
 from morello_bounds.traffic import check, program_traffic, reads_beyond
 
@@ -38,11 +39,24 @@ _COLUMNS = [
     Column("program", number=True),
     Column("ratio", number=True),
 ]
-#: The options that belong to a mode of the command.
-_MODES = {
-    "algorithms": {"fast_memory": "--fast-memory", "plot": "--plot"},
-    "sensitivity": {"model": "--of", "samples": "--samples", "seed": "--seed"},
-}
+_SENSITIVITY_COLUMNS = [
+    Column("input"),
+    Column("kind", spare=2),
+    Column("alone", number=True),
+    Column("±", number=True, spare=1),
+    Column("in all", number=True),
+    Column("±", number=True, spare=1),
+]
+#: The models of --sensitivity, by the name that --of gives.
+_MODELS = {"bound": of_bound, "tiles": of_tiles}
+#: The modes of the command, and the parameters and options that belong to them.
+_OPTIONS = [
+    ("algorithms", "fast_memory", "--fast-memory"),
+    ("algorithms", "plot", "--plot"),
+    ("sensitivity", "model", "--of"),
+    ("sensitivity", "samples", "--samples"),
+    ("sensitivity", "seed", "--seed"),
+]
 
 
 @attrs.frozen
@@ -53,13 +67,21 @@ class Boundary:
     fast: MemoryLevel
     slow: MemoryLevel
     tiling: Tiling | None
-    program: int | None = None
+    program: int | None
     #: Whether kernels of the program may read more than `program` counts.
-    reads_beyond: bool = False
+    reads_beyond: bool
+
+    @classmethod
+    def of(cls, goal: Goal, made: Made | None, cut: Cut) -> Boundary:
+        target, nest, level = goal.target, cut.traffic.nest, cut.level
+        tiled = is_single(goal.spec) and cut.traffic.resident <= nest.indirect
+        tiling = best_tiling(nest, cut.traffic.memory) if tiled else None
+        program = made and program_traffic(made.kernel.impl, target, level)
+        beyond = made is not None and reads_beyond(made.kernel.impl, target, level)
+        return cls(cut, target.levels[level - 1], target.levels[level], tiling, program, beyond)
 
     @property
     def name(self) -> str:
-        """Return the names of both levels."""
         return f"{self.slow.name} ⇄ {self.fast.name}"
 
     @property
@@ -77,39 +99,36 @@ class Boundary:
 
 @attrs.frozen
 class BoundReport:
-    """All bounds of a goal, and its program or the reason why search has none."""
+    """All bounds of a goal, and its program. Without one, or without a certified cost, the reason is in words."""
 
     goal: Goal
-    made: Made | Undecided
+    made: Made | None
+    undecided: str
     boundaries: list[Boundary]
-    #: None where no cost can be certified, for this reason.
     certified: Certificate | None
     reason: str
 
     @classmethod
     def of(cls, goal: Goal, db: SpecStore | None, level: str | None) -> BoundReport:
         """Return the report of a goal; for one boundary only if a level is given."""
+        made, undecided, certified, reason = None, "", None, ""
         try:
             made = make(goal, db)
         except Undecided as error:
-            made = error
+            undecided = error.message
         cuts = cuts_of(goal.spec, goal.target)
         chosen = [cut for cut in cuts if level is None or goal.target.levels[cut.level - 1].name == level]
-        boundaries = [_boundary(goal, made, cut) for cut in chosen]
+        boundaries = [Boundary.of(goal, made, cut) for cut in chosen]
         try:
-            return cls(goal, made, boundaries, certificate(goal.spec, goal.target), "")
+            certified = certificate(goal.spec, goal.target)
         except MorelloError as error:
-            return cls(goal, made, boundaries, None, error.message)
-
-    @property
-    def cost(self) -> int | None:
-        """Return the cost of the program, if there is one."""
-        return None if isinstance(self.made, Undecided) else self.made.kernel.cost
+            reason = error.message
+        return cls(goal, made, undecided, boundaries, certified, reason)
 
     @property
     def gap(self) -> float | None:
         """Return by which share the program costs more than the certified bound."""
-        return None if self.certified is None or self.cost is None else self.cost / self.certified.cost - 1
+        return self.made.kernel.cost / self.certified.cost - 1 if self.certified and self.made else None
 
     @property
     def numbers(self) -> list[tuple[Boundary, RandomProduct]]:
@@ -130,11 +149,7 @@ class BoundReport:
 @click.option("--level", metavar="NAME", help="Only the boundary behind this level, such as L1.")
 @click.option("--explain", is_flag=True, help="Show the proofs: inequalities, segments, prices; and other tiles.")
 @click.option("--check", "checked", is_flag=True, help="Verify all proofs in exact arithmetic.")
-@click.option(
-    "--proofs",
-    metavar="JSON",
-    help="Only verify the proofs in this file, written by --json, without a search.",
-)
+@click.option("--proofs", metavar="JSON", help="Only verify the proofs in this file of --json, without a search.")
 @click.option("--algorithms", is_flag=True, help="Compare algorithms for convolutions with the bound instead.")
 @click.option(
     "--fast-memory",
@@ -150,7 +165,7 @@ class BoundReport:
 @click.option(
     "--of",
     "model",
-    type=click.Choice([*MODELS]),
+    type=click.Choice([*_MODELS]),
     default="bound",
     help="With --sensitivity: the least cost of moves, or their cost in tiles of random sizes and orders."
     "  [default: bound]",
@@ -162,13 +177,7 @@ class BoundReport:
     default=256,
     help="With --sensitivity: a power of two; about N results are computed for each input.  [default: 256]",
 )
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    help="With --sensitivity: seed of the samples.  [default: 0]",
-)
+@seed_option("With --sensitivity: seed of the samples.")
 @json_option
 def command(
     goals: Sequence[Goal],
@@ -213,7 +222,7 @@ def command(
         compare_algorithms(goals, fast_memory, plot, as_json)
         return
     if sensitivity:
-        print_sensitivity(goals, model, samples, seed, as_json)
+        _print_sensitivity(goals, model, samples, seed, as_json)
         return
     if proofs is not None:
         _verify_file(goals, proofs, as_json)
@@ -243,10 +252,9 @@ def _check_mode(algorithms: bool, sensitivity: bool) -> None:
         raise click.UsageError("--algorithms and --sensitivity exclude each other")
     chosen = {"algorithms": algorithms, "sensitivity": sensitivity}
     source = click.get_current_context().get_parameter_source
-    for mode, options in _MODES.items():
-        for name, option in options.items():
-            if not chosen[mode] and source(name) is click.core.ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"{option} needs --{mode}")
+    for mode, name, option in _OPTIONS:
+        if not chosen[mode] and source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} needs --{mode}")
 
 
 def _verify_file(goals: Sequence[Goal], path: str, as_json: bool) -> None:
@@ -285,26 +293,12 @@ def _check_level(target: Target, level: str | None) -> None:
     behind = [fast.name for fast, slow in zip(target.levels, target.levels[1:], strict=False) if not slow.is_register]
     target.level(level)
     if level not in behind:
-        raise MorelloError(f"there is no boundary behind {level}", f"boundaries are behind {', '.join(behind)}")
-
-
-def _boundary(goal: Goal, made: Made | Undecided, cut: Cut) -> Boundary:
-    target, nest = goal.target, cut.traffic.nest
-    tiled = is_single(goal.spec) and cut.traffic.resident <= nest.indirect
-    tiling = best_tiling(nest, cut.traffic.memory) if tiled else None
-    found = Boundary(cut, target.levels[cut.level - 1], target.levels[cut.level], tiling)
-    if isinstance(made, Undecided):
-        return found
-    impl = made.kernel.impl
-    return attrs.evolve(
-        found, program=program_traffic(impl, target, cut.level), reads_beyond=reads_beyond(impl, target, cut.level)
-    )
+        raise MorelloError(f"no boundary is behind {level}", f"boundaries are behind {', '.join(behind)}")
 
 
 def _print(report: BoundReport) -> None:
     goal, made, certified = report.goal, report.made, report.certified
-    click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-    print_sizes(goal)
+    print_head(goal)
     print_table(_COLUMNS, [_row(one) for one in report.boundaries])
     for one, numbers in report.numbers:
         both = f"moves and numbers together cost at least as much as moving {numbers.bytes:,} bytes"
@@ -312,21 +306,19 @@ def _print(report: BoundReport) -> None:
             f"numbers  {one.name}: generating one costs as much as moving {float(numbers.generating):.3g} values; "
             f"{both if numbers.bytes else 'there are too few points for a bound on both'}"
         )
-    if isinstance(made, Undecided):
-        click.echo(f"program  none yet: {made.message}; --prove goes on")
+    if made is None:
+        click.echo(f"program  none yet: {report.undecided}; --prove goes on")
     else:
         click.echo(f"program  costs {cost_words(made.kernel.cost, goal.target)}; {made.proof}")
     if certified is None:
         click.echo(f"bound    no cost is certified: {report.reason}")
         return
-    click.echo(f"bound    costs at least {certified.cost:,}, proven without a search{_gap(report)}")
-
-
-def _gap(report: BoundReport) -> str:
-    """Return the gap between program and certificate in words."""
-    if report.gap is None:
-        return ""
-    return f": a gap of {100 * report.gap:,.1f} %" if report.gap >= 0 else ": the schedule has steps that search lacks"
+    gap = ""
+    if report.gap is not None:
+        gap = (
+            f": a gap of {100 * report.gap:,.1f} %" if report.gap >= 0 else ": the schedule has steps that search lacks"
+        )
+    click.echo(f"bound    costs at least {certified.cost:,}, proven without a search{gap}")
 
 
 def _row(one: Boundary) -> list[str]:
@@ -375,25 +367,21 @@ def _explain(report: BoundReport) -> None:
 
 def _as_dict(report: BoundReport, checked: bool) -> dict[str, Any]:
     made, certified = report.made, report.certified
+    numbers = [
+        {"fast": one.fast.name, "slow": one.slow.name, "generating": float(random.generating)}
+        | {"memory": random.memory, "bytes": random.bytes}
+        for one, random in report.numbers
+    ]
     return {
         **facts_of(report.goal),
         "boundaries": [_boundary_as_dict(one) for one in report.boundaries],
-        "numbers": [
-            {
-                "fast": one.fast.name,
-                "slow": one.slow.name,
-                "generating": float(numbers.generating),
-                "memory": numbers.memory,
-                "bytes": numbers.bytes,
-            }
-            for one, numbers in report.numbers
-        ],
-        "cost": report.cost,
-        "low": None if isinstance(made, Undecided) else made.kernel.low,
-        "certified": None if certified is None else certified.cost,
+        "numbers": numbers,
+        "cost": made and made.kernel.cost,
+        "low": made and made.kernel.low,
+        "certified": certified and certified.cost,
         "why": report.reason or None,
         "gap": report.gap,
-        "prices": None if certified is None else prices_as_json(certified, report.goal.target),
+        "prices": certified and prices_as_json(certified, report.goal.target),
         "checked": checked,
     }
 
@@ -414,3 +402,23 @@ def _boundary_as_dict(one: Boundary) -> dict[str, Any]:
         "kernels_read_beyond": one.reads_beyond,
         "ratio": one.ratio,
     }
+
+
+def _print_sensitivity(goals: Sequence[Goal], model: str, samples: int, seed: int, as_json: bool) -> None:
+    """Print a table of Sobol's indices for each goal, the largest total index first."""
+    found = [
+        (goal, sobol_indices(*_MODELS[model](MovesModel.of(goal.spec, goal.target)), samples, seed)) for goal in goals
+    ]
+    if as_json:
+        how = {"of": model, "samples": samples, "seed": seed}
+        print_json([{**facts_of(goal), **how, "inputs": [one.as_dict() for one in rows]} for goal, rows in found])
+        return
+    for goal, rows in found:
+        print_head(goal)
+        # Estimates of an index of 0 may be slightly negative.
+        cells = [
+            (one.name, one.kind, *(f"{100 * max(0.0, share):.0f} %" for share in one.shares))
+            for one in sorted(rows, key=lambda one: -one.total)
+        ]
+        print_table(_SENSITIVITY_COLUMNS, cells)
+        click.echo()

@@ -13,16 +13,7 @@ import click
 
 from morello.api.goals import Goal
 from morello.build.toolchain import find_compiler
-from morello.cli.common import (
-    Made,
-    cc_option,
-    facts_of,
-    json_option,
-    make,
-    print_json,
-    print_sizes,
-    with_goals_of_files,
-)
+from morello.cli.common import Made, cc_option, facts_of, json_option, make, print_json, with_goals_of_files
 from morello.cli.figures import figures, save
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, PluginError, Undecided, suggestion
@@ -34,6 +25,7 @@ from morello.report.tables import Column, print_table
 from morello.run.timing import duration
 from morello.schedule import Position
 from morello_bounds.certificate import Cut, certificate, cuts_of
+from morello_bounds.cli import print_head, seed_option
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers import mappers_for
 from morello_bounds.mappers.history import History
@@ -45,10 +37,9 @@ SEARCH = "search"
 
 @attrs.frozen
 class MapperResult:
-    """The best program of a mapper, or that of search, and the CPU seconds until it was found.
+    """The best program of a mapper or of search, or its `fault`.
 
-    `bytes` has those moved across each cut, `seconds` the time of a call if measured. Without a program, `cost` is None
-    and `fault` has the reason.
+    `found_in` is in CPU seconds, `bytes` has those moved across each cut, `seconds` is the time of a call if measured.
     """
 
     name: str
@@ -64,24 +55,21 @@ class MapperResult:
 
 @attrs.frozen
 class MapperComparison:
-    """The results of mappers for a Spec, the one of search, and the bounds."""
+    """The results of mappers for a Spec, the one of search, and the certified lower bound on cost, if there is one."""
 
     goal: Goal
     cuts: tuple[Cut, ...]
     mappers: tuple[MapperResult, ...]
     search: MapperResult
     made: Made | None
-    #: The certified lower bound on cost, if there is one.
     bound: int | None
 
     @property
     def results(self) -> tuple[MapperResult, ...]:
-        """Return all results, that of search last."""
         return (*self.mappers, self.search)
 
     @property
     def boundaries(self) -> list[str]:
-        """Return the names of the cuts."""
         return [cut.between(self.goal.target) for cut in self.cuts]
 
     @property
@@ -89,13 +77,27 @@ class MapperComparison:
         """Return the lower bound on cost that search has proven."""
         return self.made.kernel.low if self.made else 1
 
+    def of_bound(self, one: MapperResult) -> float | None:
+        return _ratio(one.cost, self.bound)
+
     def relative_cost(self, one: MapperResult) -> float | None:
         """Return the cost of a program divided by that of search's program."""
         return _ratio(one.cost, self.search.cost)
 
     def relative_time(self, one: MapperResult) -> float | None:
-        """Return the time of a program divided by that of search's program."""
         return _ratio(one.seconds, self.search.seconds)
+
+    def cells(self, one: MapperResult, *columns: str) -> list[str]:
+        """Return the cells of a result in these columns."""
+        cells = {
+            "cost": _text(one.cost, "{:,}"),
+            "of search": _text(self.relative_cost(one)),
+            "of bound": _text(self.of_bound(one)),
+            "time": "–" if one.seconds is None else duration(one.seconds),
+            "time of search": _text(self.relative_time(one)),
+            "found in": f"{one.found_in:.2f} s",
+        }
+        return [cells[column] for column in columns]
 
 
 @click.command("map")
@@ -105,12 +107,9 @@ class MapperComparison:
     "--objective",
     type=click.Choice([*OBJECTIVES]),
     default="cost",
-    help="Choose the proposal with the least cost, bytes moved at all boundaries together, or measured time.  "
-    "[default: cost]",
+    help="Choose the proposal with the least cost, bytes moved at all boundaries, or measured time.  [default: cost]",
 )
-@click.option(
-    "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of random mappers.  [default: 0]"
-)
+@seed_option("Seed of random mappers.")
 @click.option(
     "--history",
     metavar="FILE",
@@ -165,19 +164,21 @@ def command(
         find_compiler(cc)  # before the search, so that an error appears early
     if plot is not None:
         figures()
+    run = _Run(objective, seed, cc, compare, timed)
     reports: list[dict[str, Any]] = []
     found: list[MapperComparison] = []
     for goal, mappers in zip(goals, chosen, strict=True):
-        one = _compared(_Run(_unscheduled(goal), objective, seed, cc, compare, timed), db, mappers)
+        unscheduled = attrs.evolve(goal, position=Position(Leaf(goal.spec)), before_search=None)
+        one = _compared(unscheduled, run, db, mappers)
         found.append(one)
         if as_json:
             how = {} if compare else {"objective": objective}
             facts = {**facts_of(goal), **how, "seed": seed}
             reports.append({**facts, **(_comparison_as_dict(one) if compare else _programs_as_dict(one))})
-        elif compare:
-            _print_comparison(one)
         else:
-            _print_programs(one)
+            print_head(goal)
+            (_print_comparison if compare else _print_programs)(one)
+            click.echo()
     if plot is not None:
         _draw(found, plot)
     if as_json:
@@ -198,27 +199,18 @@ def _chosen(target: Target, names: Sequence[str], history: History | None) -> li
 
 def _list(goals: Sequence[Goal], chosen: Sequence[Sequence[Mapper]], as_json: bool) -> None:
     """Print the mappers of each target."""
-    rows = dict.fromkeys(
-        (goal.target.name, one.name, one.description)
-        for goal, mappers in zip(goals, chosen, strict=True)
-        for one in mappers
-    )
+    pairs = zip(goals, chosen, strict=True)
+    rows = dict.fromkeys((goal.target.name, one.name, one.description) for goal, mappers in pairs for one in mappers)
     if as_json:
         print_json([dict(zip(("target", "name", "does"), row, strict=True)) for row in rows])
     else:
         print_table([Column("target"), Column("mapper"), Column("proposes", wraps=True)], [*rows])
 
 
-def _unscheduled(goal: Goal) -> Goal:
-    """Return a goal without its schedule."""
-    return attrs.evolve(goal, position=Position(Leaf(goal.spec)), before_search=None)
-
-
 @attrs.frozen
 class _Run:
-    """A goal and how its mappers run: `fresh` mappers share no searches; programs are `timed` or not."""
+    """How mappers run: `fresh` mappers share no searches; programs are `timed` or not."""
 
-    goal: Goal
     objective: str
     seed: int
     compiler: str | None
@@ -226,24 +218,25 @@ class _Run:
     timed: bool
 
 
-def _compared(run: _Run, db: SpecStore | None, mappers: Sequence[Mapper]) -> MapperComparison:
+def _compared(goal: Goal, run: _Run, db: SpecStore | None, mappers: Sequence[Mapper]) -> MapperComparison:
     """Run mappers and search. Raises MorelloError if no mapper has a program, unless they run from scratch."""
-    goal = run.goal
     cuts = cuts_of(goal.spec, goal.target)
-    shared = Completion(goal, cuts, compiler=run.compiler)
+    completion = Completion(goal, cuts, compiler=run.compiler)
     results: list[MapperResult] = []
     for mapper in mappers:
-        completion = Completion(goal, cuts, compiler=run.compiler) if run.fresh else shared
-        results.append(_mapped(run, completion, mapper))
-    if not run.fresh and all(one.fault for one in results):
-        first = results[0]
-        assert first.fault is not None
-        raise MorelloError(f"{goal.name}, {first.name}: {first.fault.message}", first.fault.hint) from first.fault
+        completion = Completion(goal, cuts, compiler=run.compiler) if run.fresh else completion
+        results.append(_mapped(goal, run, completion, mapper))
+    if not run.fresh and all(one.fault for one in results) and (fault := results[0].fault):
+        raise MorelloError(f"{goal.name}, {results[0].name}: {fault.message}", fault.hint) from fault
     made, search = _searched(goal, cuts, db)
     if run.timed:
         with Spinner(f"timing {goal.name}"):
-            results = [_timed(one, run.compiler) for one in results]
-            search = _timed(search, run.compiler)
+            *results, search = [
+                one
+                if one.goal is None or one.seconds is not None
+                else attrs.evolve(one, seconds=seconds_of(one.goal, run.compiler))
+                for one in (*results, search)
+            ]
     try:
         bound = certificate(goal.spec, goal.target).cost
     except MorelloError:
@@ -251,10 +244,10 @@ def _compared(run: _Run, db: SpecStore | None, mappers: Sequence[Mapper]) -> Map
     return MapperComparison(goal, cuts, tuple(results), search, made, bound)
 
 
-def _mapped(run: _Run, completion: Completion, mapper: Mapper) -> MapperResult:
+def _mapped(goal: Goal, run: _Run, completion: Completion, mapper: Mapper) -> MapperResult:
     """Return the best program of a mapper, or its fault. Raises PluginError for a mapper that is broken."""
     start = time.process_time()
-    with Spinner(f"mapping {run.goal.name} by {mapper.name}"):
+    with Spinner(f"mapping {goal.name} by {mapper.name}"):
         try:
             best = completion.best(mapper, run.seed, run.objective)
         except PluginError:
@@ -266,7 +259,7 @@ def _mapped(run: _Run, completion: Completion, mapper: Mapper) -> MapperResult:
 
 
 def _searched(goal: Goal, cuts: Sequence[Cut], db: SpecStore | None) -> tuple[Made | None, MapperResult]:
-    """Return what search finds for a goal, and the same as a result."""
+    """Return the kernel that search finds for a goal, and the same as a result."""
     start = time.process_time()
     try:
         made = make(goal, db)
@@ -277,12 +270,6 @@ def _searched(goal: Goal, cuts: Sequence[Cut], db: SpecStore | None) -> tuple[Ma
     return made, MapperResult(SEARCH, took, kernel.cost, across, goal=kernel.goal)
 
 
-def _timed(one: MapperResult, compiler: str | None) -> MapperResult:
-    if one.goal is None or one.seconds is not None:
-        return one
-    return attrs.evolve(one, seconds=seconds_of(one.goal, compiler))
-
-
 def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one is not None and other else None
 
@@ -291,18 +278,15 @@ def _text(one: float | None, pattern: str = "{:.2f}") -> str:
     return "–" if one is None else pattern.format(one)
 
 
-def _print_head(compared: MapperComparison) -> None:
-    goal = compared.goal
-    click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
-    print_sizes(goal)
+def _numbers(*names: str) -> list[Column]:
+    return [Column("mapper"), *(Column(name, number=True) for name in names)]
 
 
 def _print_programs(compared: MapperComparison) -> None:
     """Print a table of programs, then the proposal of each mapper."""
-    _print_head(compared)
-    timed = any(one.seconds for one in compared.results)
-    columns = [Column("mapper"), *(Column(name, number=True) for name in ("cost", "of search", "of bound"))]
-    columns += [Column("time", number=True)] if timed else []
+    timed = ["time"] if any(one.seconds for one in compared.results) else []
+    names = ["cost", "of search", "of bound", *timed]
+    columns = _numbers(*names)
     columns += [Column(name, number=True, spare=one + 1) for one, name in enumerate(compared.boundaries)]
     rows: list[list[str]] = []
     for one in sorted(compared.results, key=lambda one: (one.name == SEARCH, one.fault is not None)):
@@ -312,12 +296,15 @@ def _print_programs(compared: MapperComparison) -> None:
             f"{count:,} {_text(_ratio(count, cut.traffic.bytes)):>4}"
             for count, cut in zip(one.bytes, compared.cuts, strict=False)
         ]
-        cells = [_text(one.cost, "{:,}"), _text(compared.relative_cost(one)), _text(_ratio(one.cost, compared.bound))]
-        cells += [("–" if one.seconds is None else duration(one.seconds))] if timed else []
-        rows.append([one.name, *cells, *(crossings or ["–"] * len(compared.cuts))])
-    bound = [_text(compared.bound, "{:,}"), _text(_ratio(compared.bound, compared.search.cost)), ""]
+        rows.append([one.name, *compared.cells(one, *names), *(crossings or ["–"] * len(compared.cuts))])
+    bound = [
+        _text(compared.bound, "{:,}"),
+        _text(_ratio(compared.bound, compared.search.cost)),
+        "",
+        *("" for _ in timed),
+    ]
     least = [f"{cut.traffic.bytes:,}     " for cut in compared.cuts]
-    print_table(columns, [*rows, ["bound", *bound, *([""] if timed else []), *least]])
+    print_table(columns, [*rows, ["bound", *bound, *least]])
     click.echo(f"search: {compared.made.proof}" if compared.made else "search: no program yet; --effort N goes on")
     for one in compared.mappers:
         if one.mapped is not None:
@@ -328,26 +315,13 @@ def _print_programs(compared: MapperComparison) -> None:
     for one in compared.mappers:
         if one.fault is not None:
             click.echo(f"\n{one.name}: {one.fault.message}")
-    click.echo()
 
 
 def _print_comparison(compared: MapperComparison) -> None:
     """Print a table of costs, times and CPU seconds until found."""
-    _print_head(compared)
-    names = ("cost", "of bound", "of search", "time", "of search", "found in")
-    rows = [
-        [
-            one.name,
-            _text(one.cost, "{:,}"),
-            _text(_ratio(one.cost, compared.bound)),
-            _text(compared.relative_cost(one)),
-            "–" if one.seconds is None else duration(one.seconds),
-            _text(compared.relative_time(one)),
-            f"{one.found_in:.2f} s",
-        ]
-        for one in compared.results
-    ]
-    print_table([Column("mapper"), *(Column(name, number=True) for name in names)], rows)
+    names = ("cost", "of bound", "of search", "time", "time of search", "found in")
+    columns = _numbers(*(name.removeprefix("time ") for name in names))
+    print_table(columns, [[one.name, *compared.cells(one, *names)] for one in compared.results])
     for one in compared.results:
         if one.fault is not None:
             click.echo(f"{one.name}: {one.fault.message}")
@@ -355,7 +329,6 @@ def _print_comparison(compared: MapperComparison) -> None:
         share = 100 * compared.low / compared.search.cost
         proof = "optimal" if compared.made.proven else f"every program has at least {share:.0f} % of its cost (proven)"
         click.echo(f"search: {proof}")
-    click.echo()
 
 
 def _print_means(found: Sequence[MapperComparison]) -> None:
@@ -367,9 +340,8 @@ def _print_means(found: Sequence[MapperComparison]) -> None:
         times = [value for compared, one in pairs if (value := compared.relative_time(one)) is not None]
         cells = [cell for values in (costs, times) for cell in (_text(_mean(values)), _text(max(values, default=None)))]
         rows.append([name, str(len(costs)), *cells, f"{sum(one.found_in for _, one in pairs):.1f} s"])
-    columns = [Column(name, number=True) for name in ("Specs", "cost", "most", "time", "most", "found in")]
     click.echo(f"all {len(found)} Specs, as multiples of search")
-    print_table([Column("mapper"), *columns], rows)
+    print_table(_numbers("Specs", "cost", "most", "time", "most", "found in"), rows)
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -390,26 +362,19 @@ def _draw(found: Sequence[MapperComparison], path: str) -> None:
     ]
     for plane, (label, value) in zip(planes, values, strict=True):
         for number, name in enumerate(_names(found)):
-            points = [
-                (one.found_in, over)
-                for compared in found
-                for one in compared.results
-                if one.name == name and (over := value(compared, one)) is not None
-            ]
-            if points:
+            pairs = [(one.found_in, value(each, one)) for each in found for one in each.results if one.name == name]
+            if points := [(at, over) for at, over in pairs if over is not None]:
                 marker = "o^sDvPX*<>hd"[number % 12]
                 plane.scatter(*zip(*points, strict=True), s=22, marker=marker, label=name, alpha=0.75)
         plane.axhline(1, color="black", linewidth=0.8)
-        plane.set_xscale("log")
-        plane.set_yscale("log")
-        plane.set_xlabel("found in, seconds of CPU")
-        plane.set_ylabel(label)
+        plane.set(xscale="log", yscale="log", xlabel="found in, seconds of CPU", ylabel=label)
     planes[0].legend(fontsize=8)
     save(figure, path)
 
 
 def _programs_as_dict(compared: MapperComparison) -> dict[str, Any]:
     names, made = compared.boundaries, compared.made
+    least = {name: cut.traffic.bytes for name, cut in zip(names, compared.cuts, strict=True)}
 
     def figures_of(one: MapperResult) -> dict[str, Any]:
         time_ = {} if one.seconds is None else {"seconds": one.seconds}
@@ -430,7 +395,7 @@ def _programs_as_dict(compared: MapperComparison) -> dict[str, Any]:
         "search": made and {**figures_of(compared.search), "low": made.kernel.low, "proven": made.proven},
         "bound": {
             "cost": compared.bound,
-            "bytes": {name: cut.traffic.bytes for name, cut in zip(names, compared.cuts, strict=True)},
+            "bytes": least,
         },
     }
 
@@ -444,7 +409,7 @@ def _comparison_as_dict(compared: MapperComparison) -> dict[str, Any]:
             {
                 "mapper": one.name,
                 "cost": one.cost,
-                "of_bound": _ratio(one.cost, compared.bound),
+                "of_bound": compared.of_bound(one),
                 "of_search": compared.relative_cost(one),
                 "seconds": one.seconds,
                 "seconds_of_search": compared.relative_time(one),

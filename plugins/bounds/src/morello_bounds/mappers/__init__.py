@@ -33,10 +33,9 @@ def _installed() -> pluggy.PluginManager:
 def mappers_for(
     target: str, history: History | None = None, plugins: pluggy.PluginManager | None = None
 ) -> Mapping[str, Mapper]:
-    """Return the mappers for a target by name: the standard ones, those of `plugins`, and `hybrid` of all of these.
+    """Return the mappers for a target by name: the standard ones, those of `plugins` (all by default), and `hybrid`.
 
-    Without `plugins`, those installed are used. With a `history`, `bo` learns from it and adds to it. Raises
-    PluginError for a plugin whose mapper has a name that is taken, or is not a Mapper.
+    `bo` learns from a history. Raises PluginError for a plugin with a name that is taken, or without a Mapper.
     """
     standard = {one.name: one for one in STANDARD}
     if history is not None:

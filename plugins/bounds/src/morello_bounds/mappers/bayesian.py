@@ -98,10 +98,7 @@ def order_of(priorities: Sequence[float]) -> tuple[int, ...]:
 
 @attrs.frozen
 class Bayesian:
-    """Proposes points that are likely to be better than the best so far, and adds the outcomes to a history.
-
-    Without a history, each Spec starts from nothing.
-    """
+    """Proposes points with the largest expected improvement, and adds the outcomes to a history."""
 
     history: History | None = None
     trials: int = TRIALS

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import product as choices
-from math import inf
+from math import inf, prod
 
 import attrs
 
@@ -31,18 +31,17 @@ _USED, _SHARED, _MOVED = -0.1, -10.0, 1.0
 _FIRST = -0.01
 #: The loops of a slot that are ordered, from the innermost on; all others count as loading every array.
 _RANKS = 3
-#: Sizes of loops are rounded up to products of primes up to this.
-_LARGEST_PRIME = 7
+#: Sizes of loops are rounded up to products of these.
+_PRIMES = (2, 3, 5, 7)
 #: The limit of nodes of branch and bound.
 _NODES = 3_000
 
 
 @attrs.frozen
 class FactorAssignment:
-    """The tile of each level, fastest first, the order of the loops around it, and the tile of a thread.
+    """The tile of each level, fastest first, the order around it, innermost loop first, and the tile of a thread.
 
-    An order starts with the innermost loop. `loaded` has, for each level and array, the base-2 logarithm of how often
-    the array's part of a tile is loaded.
+    `loaded` has log2 of the times that each level loads each array's part of a tile.
     """
 
     tiles: tuple[tuple[int, ...], ...]
@@ -60,10 +59,10 @@ def assign_factors(
     kept: frozenset[int] = frozenset(),
     nodes: int = _NODES,
 ) -> FactorAssignment | None:
-    """Return the best tiles of a nest; None if none fit, or none were found within the limit of nodes.
+    """Return the best tiles found within the limit of nodes, if any, for `capacities` of levels, fastest first.
 
-    `capacities` has the bytes of each level, fastest first, for each array; None for an array in a faster level.
-    Threads share tiles of the loops `free`; loops `kept` are not tiled.
+    Each level has bytes for each array; None for an array in a faster level. Threads share tiles of the loops `free`;
+    loops `kept` are not tiled.
     """
     return _FactorProgram(nest, capacities, threads, free, kept).solved(nodes)
 
@@ -75,17 +74,15 @@ class _FactorProgram:
     threads: int
     free: Collection[int]
     kept: Collection[int]
-    program: IntegerProgram = attrs.field(factory=IntegerProgram, init=False)
+    program: IntegerProgram = attrs.Factory(IntegerProgram)
     #: The logarithm of the part of each loop that is in each slot.
-    logs: list[dict[int, Sum]] = attrs.field(factory=list[dict[int, Sum]], init=False)
+    logs: list[dict[int, Sum]] = attrs.Factory(list[dict[int, Sum]])
     #: For each slot between levels and rank, innermost first: a loop's logarithm, and whether it has this rank.
-    ranks: list[list[dict[int, tuple[int, int]]]] = attrs.field(
-        factory=list[list[dict[int, tuple[int, int]]]], init=False
-    )
+    ranks: list[list[dict[int, tuple[int, int]]]] = attrs.Factory(list[list[dict[int, tuple[int, int]]]])
     #: For each slot between levels, the logarithm of the loops without a rank.
-    rests: list[Sum] = attrs.field(factory=list[Sum], init=False)
+    rests: list[Sum] = attrs.Factory(list[Sum])
     #: For each level and array, the logarithms of the loops that load it.
-    loads: list[list[Sum]] = attrs.field(factory=list[list[Sum]], init=False)
+    loads: list[list[Sum]] = attrs.Factory(list[list[Sum]])
 
     def solved(self, nodes: int) -> FactorAssignment | None:
         self._assign()
@@ -113,10 +110,10 @@ class _FactorProgram:
                 for slot in range(slots)
             ]
             for prime, count in factors:
-                self.program.equal({part[prime]: 1.0 for part in parts}, count)
+                self.program.bound({part[prime]: 1.0 for part in parts}, count, count)
             for slot, part in enumerate(parts):
                 self.logs[slot][loop] = {part[prime]: math.log2(prime) for prime, _ in factors}
-        self.program.at_most(added(*self.logs[-1].values()), math.log2(self.threads))
+        self.program.bound(added(*self.logs[-1].values()), most=math.log2(self.threads))
 
     def _most(self, slot: int, loop: int, count: int) -> int:
         last = slot == len(self.capacities) + 1
@@ -129,19 +126,19 @@ class _FactorProgram:
             ranks = [{loop: self._ranked(loop) for loop in loops} for _ in loops[:_RANKS]]
             rest = {loop: self.program.variable(inf if len(loops) > _RANKS else 0.0) for loop in loops}
             for loop in loops:
-                self.program.at_most({rank[loop][1]: 1.0 for rank in ranks}, 1)
+                self.program.bound({rank[loop][1]: 1.0 for rank in ranks}, most=1)
                 here = {rest[loop]: 1.0, **{rank[loop][0]: 1.0 for rank in ranks}}
-                self.program.equal(added(here, times(self.logs[slot][loop], -1)), 0)
+                self.program.bound(added(here, times(self.logs[slot][loop], -1)), 0, 0)
             self.rests.append(dict.fromkeys(rest.values(), 1.0))
             for inner, outer in zip(ranks, [*ranks[1:], {}][: len(ranks)], strict=True):
                 taken = {there: 1.0 for _, there in inner.values()}
-                self.program.at_most(taken, 1)
-                self.program.at_least(added(taken, {there: -1.0 for _, there in outer.values()}))
+                self.program.bound(taken, most=1)
+                self.program.bound(added(taken, {there: -1.0 for _, there in outer.values()}), 0)
             self.ranks.append(ranks)
 
     def _ranked(self, loop: int) -> tuple[int, int]:
         log, there = self.program.variable(), self.program.variable(1, whole=True)
-        self.program.at_most({log: 1.0, there: -self._log(loop)}, 0)
+        self.program.bound({log: 1.0, there: -self._log(loop)}, most=0)
         return log, there
 
     def _log(self, loop: int) -> float:
@@ -156,7 +153,7 @@ class _FactorProgram:
         held = self.program.variable(max(0.0, math.log2(capacity / array.bytes)), cost=_MOVED)
         for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index)):
             points = added(*(inside[place] for place, loop in enumerate(self.loops) if loop in chosen))
-            self.program.at_least(added({held: 1.0}, times(points, -1)))
+            self.program.bound(added({held: 1.0}, times(points, -1)), 0)
             self.program.charge(points, _USED / len([*choices(*array.index)]))
         loaded = self._loaded(level, array)
         self.program.charge(loaded, _MOVED)
@@ -170,11 +167,11 @@ class _FactorProgram:
         for rank in (rank for slot in self.ranks[level:] for rank in slot):
             changed, counted = self.program.variable(1), self.program.variable()
             here = {there: 1.0 for loop, (_, there) in rank.items() if loop in array.support}
-            self.program.at_least(added({changed: 1.0}, times(here, -1)))
+            self.program.bound(added({changed: 1.0}, times(here, -1)), 0)
             if before is not None:
-                self.program.at_least({changed: 1.0, before: -1.0})
+                self.program.bound({changed: 1.0, before: -1.0}, 0)
             logs = {log: -1.0 for log, _ in rank.values()}
-            self.program.at_least(added({counted: 1.0, changed: -most}, logs), -most)
+            self.program.bound(added({counted: 1.0, changed: -most}, logs), -most)
             before = changed
             total[counted] = 1.0
         return total
@@ -198,26 +195,20 @@ class _FactorProgram:
 
 def padded(size: int) -> int:
     """Return the smallest number from `size` on without a prime factor above 7."""
-    while _exact_factors(size) is None:
+    while prod(prime**count for prime, count in _small_factors(size)) != size:
         size += 1
     return size
 
 
 def factors_of(size: int) -> list[tuple[int, int]]:
     """Return the prime factors of `padded(size)` with their multiplicities."""
-    return _exact_factors(padded(size)) or []
+    return _small_factors(padded(size))
 
 
-def _exact_factors(size: int) -> list[tuple[int, int]] | None:
-    """Return the prime factors with their multiplicities; None if one is above 7."""
-    found: list[tuple[int, int]] = []
-    for prime in range(2, _LARGEST_PRIME + 1):
-        count = 0
-        while size % prime == 0:
-            size, count = size // prime, count + 1
-        if count:
-            found.append((prime, count))
-    return found if size == 1 else None
+def _small_factors(size: int) -> list[tuple[int, int]]:
+    """Return the prime factors up to 7 with their multiplicities."""
+    powers = {prime: max(n for n in range(size.bit_length()) if size % prime**n == 0) for prime in _PRIMES}
+    return [(prime, count) for prime, count in powers.items() if count]
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:

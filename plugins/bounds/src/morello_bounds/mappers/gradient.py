@@ -29,10 +29,9 @@ _LARGER = 0.05
 
 
 def log_held(array: Array, sizes: Floats, unit: int) -> tuple[float, Floats]:
-    """Return the logarithm of the bytes of an array that tiles of these sizes, [loops], hold, and its gradient.
+    """Return the logarithm of the bytes that tiles of these sizes, [loops], hold, and its gradient by their logarithms.
 
-    The gradient is by the logarithms of sizes. An index that is a sum of loops counts with its whole range, and each
-    row as if a line of `unit` bytes began with its last value.
+    An index that sums loops counts with its whole range, each row as if a line of `unit` bytes began with its end.
     """
     rows = np.abs(np.array(array.rows(len(sizes)), dtype=float)).reshape(-1, len(sizes))
     ranges = 1 + rows @ (sizes - 1)
@@ -41,10 +40,7 @@ def log_held(array: Array, sizes: Floats, unit: int) -> tuple[float, Floats]:
 
 
 def log_moved(nest: Nest, inner: int, sizes: Floats, unit: int) -> tuple[float, Floats]:
-    """Return the logarithm of the bytes that tiles of these sizes, [loops], move, and its gradient.
-
-    Tiles advance along `inner` first. The gradient is by the logarithms of sizes. Written arrays are moved twice.
-    """
+    """Return the logarithm of the bytes that tiles of sizes [loops] move along `inner` first, and its gradient."""
     trips = np.log(np.array(nest.sizes)) - np.log(sizes)
     logs: list[float] = []
     slopes: list[Floats] = []
@@ -67,10 +63,7 @@ def _sum(logs: Sequence[float], slopes: Sequence[Floats]) -> tuple[float, Floats
 def descend(
     nest: Nest, memory: int, inner: int, unit: int = 1, whole: Collection[int] = frozenset()
 ) -> tuple[float, ...] | None:
-    """Return the sizes that move about the least such that all parts of arrays fit into memory together.
-
-    The loops `whole` are not tiled. Lines have `unit` bytes. Return None if the smallest tile does not fit.
-    """
+    """Return the sizes of tiles that fit and move about the least; None if none fits. Loops `whole` are not tiled."""
     start = np.array([math.log(size) if loop in whole else 0.0 for loop, size in enumerate(nest.sizes)])
 
     def slack(logs: Floats) -> tuple[float, Floats]:

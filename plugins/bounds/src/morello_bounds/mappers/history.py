@@ -14,7 +14,7 @@ from morello.errors import MorelloError
 
 @attrs.frozen
 class MapperTrial:
-    """A point of a task and the logarithm of its value, of which less is better; None if it had no program."""
+    """A point of a task and the logarithm of its value, less is better; None without a program."""
 
     task: tuple[float, ...]
     point: tuple[float, ...]
@@ -23,10 +23,9 @@ class MapperTrial:
 
 @attrs.define
 class History:
-    """Trials by kind of task. With a path, they are read from this file, and new ones are appended to it.
+    """Trials of one objective by kind of task, read from a file if given, and appended to it.
 
-    Trials of other objectives are ignored, since costs and seconds do not compare. Raises MorelloError for a file that
-    cannot be read or has another format.
+    Raises MorelloError for a file that cannot be read or has another format.
     """
 
     path: Path | None = None
@@ -36,7 +35,11 @@ class History:
     def __attrs_post_init__(self) -> None:
         if self.path is None or not self.path.exists():
             return
-        for number, line in enumerate(_text(self.path).splitlines(), 1):
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise MorelloError(f"cannot read {self.path}: {error}", "name another file") from error
+        for number, line in enumerate(text.splitlines(), 1):
             kind, objective, trial = _read(line, f"{self.path}, line {number}")
             if objective == self.objective:
                 self._known.setdefault(kind, []).append(trial)
@@ -55,13 +58,6 @@ class History:
                 print(json.dumps([kind, self.objective, trial.task, trial.point, trial.value]), file=file)
         except OSError as error:
             raise MorelloError(f"cannot write {self.path}: {error.strerror}", "name another file") from error
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise MorelloError(f"cannot read {path}: {error}", "name another file") from error
 
 
 def _read(line: str, place: str) -> tuple[str, str, MapperTrial]:

@@ -12,7 +12,7 @@ from morello.kernels.target import Target
 from morello.schedule import Schedule
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers.plan import TileAndOrder, TileContext, merged_sizes, tiling_plans
-from morello_bounds.nest import Array, Nest
+from morello_bounds.nest import Array, Form, Nest
 from morello_bounds.regions import TileTable
 from morello_bounds.tiles import held, largest_tile
 
@@ -23,27 +23,22 @@ _DENOMINATOR = 10**6
 
 
 def _propose_largest(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
-    def choose(context: TileContext, alpha: float) -> TileAndOrder | None:
-        if context.memory < 2:
-            return None
-        return context.ordered(largest_tile(context.nest, context.memory, alpha, context.whole).sizes)
-
     for alpha in _ALPHAS:
-        yield from tiling_plans(spec, target, lambda context, alpha=alpha: choose(context, alpha))
+        yield from tiling_plans(spec, target, lambda context, alpha=alpha: _largest(context, alpha, False))
 
 
 def _propose_for_windows(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
     if all(len(form) == 1 for one in spec.logical.declared for form in one.dims):
         return  # Without windows, the tiles are those of `lp`.
-
-    def choose(context: TileContext, alpha: float) -> TileAndOrder | None:
-        if context.memory < 2:
-            return None
-        nest, whole = _lifted(context)
-        return context.ordered(merged_sizes(nest, largest_tile(nest, context.memory, alpha, whole).sizes))
-
     for alpha in _ALPHAS:
-        yield from tiling_plans(spec, target, lambda context, alpha=alpha: choose(context, alpha))
+        yield from tiling_plans(spec, target, lambda context, alpha=alpha: _largest(context, alpha, True))
+
+
+def _largest(context: TileContext, alpha: float, lifted: bool) -> TileAndOrder | None:
+    if context.memory < 2:
+        return None
+    nest, whole = _lifted(context) if lifted else (context.nest, context.whole)
+    return context.ordered(merged_sizes(nest, largest_tile(nest, context.memory, alpha, whole).sizes))
 
 
 def _propose_from_table(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
@@ -62,26 +57,22 @@ def _lifted(context: TileContext) -> tuple[Nest, set[int]]:
 
 
 def table_tile(nest: Nest, memory: int, whole: Collection[int] = ()) -> tuple[float, ...] | None:
-    """Return the sizes of the tile with the most points such that each array fits into memory by itself.
-
-    The loops `whole` are not tiled. Return None if one point does not fit.
-    """
+    """Return the sizes of the tile with the most points such that each array fits by itself; None if none does."""
     least = [size if loop in whole else 1 for loop, size in enumerate(nest.sizes)]
     widths = [int(held(array, least)) for array in nest.arrays]
     if memory < 2 or max(widths) > memory:
         return None
     parameters = [*(1 if loop in whole else size for loop, size in enumerate(nest.sizes)), *widths]
     beta = [Fraction(math.log(one, memory)).limit_denominator(_DENOMINATOR) for one in parameters]
-    # One table serves all nests whose arrays depend on the same loops.
-    arrays = tuple(Array("", array.index) for array in nest.arrays)
-    structure = Nest(("",) * len(nest.loops), (1,) * len(nest.loops), arrays)
-    exponents = _table(structure).exponents(beta)
+    exponents = _table(len(nest.loops), tuple(array.index for array in nest.arrays)).exponents(beta)
     return tuple(size * memory ** float(one) for size, one in zip(least, exponents, strict=True))
 
 
 @cache
-def _table(nest: Nest) -> TileTable:
-    return TileTable.of(nest, widths=True)
+def _table(loops: int, indices: tuple[tuple[Form, ...], ...]) -> TileTable:
+    """Return the table of all nests whose arrays have these indices."""
+    arrays = tuple(Array("", index) for index in indices)
+    return TileTable.of(Nest(("",) * loops, (1,) * loops, arrays), widths=True)
 
 
 LP = Mapper("lp", _propose_largest, "tiles with the most points, by a linear program per level, rounded")

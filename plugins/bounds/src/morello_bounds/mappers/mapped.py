@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import attrs
@@ -29,10 +30,7 @@ BUDGET = SearchBudget(expansions=20_000)
 
 @attrs.frozen
 class MappedProgram:
-    """The program of a proposal: the statements taken, and those refused with the reasons.
-
-    `moved` has the bytes moved across each cut; `seconds` is the time of a call, if measured.
-    """
+    """The program of a proposal: statements taken, statements refused with reasons, bytes `moved` across each cut."""
 
     mapper: str
     schedule: Schedule
@@ -86,17 +84,16 @@ class Completion:
         self._searches, self._smaller = Searches(target), Searches(restricted(target)[-1])
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> MappedProgram:
-        """Return the best program of a mapper's proposals by a key of OBJECTIVES; ties go to the first.
+        """Return the best program of a mapper's proposals by a key of OBJECTIVES; `time` builds and measures all.
 
-        For `time`, all programs are built and measured. Raises MorelloError if no proposal has a program or one cannot
-        be built, and PluginError for a mapper that fails.
+        Raises MorelloError if no proposal has a program or one cannot be built, and PluginError if the mapper fails.
         """
         made: list[MappedProgram] = []
         faults: list[MorelloError] = []
         values: dict[Schedule, float | None] = {}
-        proposals = _Proposals.of(mapper, self.goal, seed)
-        reply: float | None = None
-        while (proposal := proposals.next(reply)) is not None:
+        proposals = _proposals(mapper, self.goal, seed)
+        proposal = next(proposals, None)
+        while proposal is not None:
             if proposal not in values:
                 values[proposal] = None
                 try:
@@ -105,7 +102,10 @@ class Completion:
                     values[proposal] = float(OBJECTIVES[objective](made[-1])[0])
                 except _NO_PROGRAM as error:
                     faults.append(error)
-            reply = values[proposal]
+            try:
+                proposal = proposals.send(values[proposal])
+            except StopIteration:
+                break
         if made:
             return min(made, key=OBJECTIVES[objective])
         if faults:
@@ -126,10 +126,7 @@ class Completion:
         return attrs.evolve(known, mapper=name)
 
     def timed(self, one: MappedProgram) -> MappedProgram:
-        """Return a program with the shortest time of a call; programs with the same C are measured once.
-
-        Raises MorelloError if it cannot be built or run.
-        """
+        """Return a program with its time; equal C is measured once. Raises MorelloError if it cannot be built."""
         key = program_key(one.goal.impl, one.goal.target)
         if key not in self._timed:
             self._timed[key] = seconds_of(one.goal, self.compiler)
@@ -158,32 +155,25 @@ class Completion:
         return MappedProgram("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
 
     def _searched(self, goal: Goal) -> Goal:
-        """Complete a goal by search. With many shapes of tiles, only the smaller space is searched.
-
-        Otherwise the smaller space is searched if the whole one has no program within the budget. Raises one of
-        _NO_PROGRAM.
-        """
+        """Complete a goal by search, in the smaller space if shapes are many or the budget is too small."""
         if shapes_below(self.goal.spec.logical, self.goal.target) > MANY_SHAPES:
-            try:
+            with suppress(NoImplementation):
                 return self._in_smaller(goal)
-            except NoImplementation:
-                return self._in_all(goal)
+            return self._in_all(goal)
         try:
             return self._in_all(goal)
-        except Undecided as undecided:
-            try:
+        except Undecided:
+            with suppress(NoImplementation):
                 return self._in_smaller(goal)
-            except NoImplementation:
-                raise undecided from None
+            raise
 
     def _in_all(self, goal: Goal) -> Goal:
         return goal.synthesize(db=False, progress=False, budget=self.budget)
 
     def _in_smaller(self, goal: Goal) -> Goal:
         smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
-        found = smaller.synthesize(db=False, progress=False, budget=self.budget)
         # Bounds proven in the smaller space do not hold in the whole one.
-        return attrs.evolve(goal, position=Position(found.impl))
+        return attrs.evolve(goal, position=Position(self._in_all(smaller).impl))
 
 
 def seconds_of(goal: Goal, compiler: str | None = None) -> float:
@@ -192,39 +182,22 @@ def seconds_of(goal: Goal, compiler: str | None = None) -> float:
     return bench(NativeFunction(goal.impl, goal.target, program, compiler), _MEASURED).best
 
 
-@attrs.define
-class _Proposals:
-    """The proposals of a mapper as a generator that takes feedback."""
-
-    mapper: Mapper
-    _found: Generator[Schedule, float | None, None]
-
-    @classmethod
-    def of(cls, mapper: Mapper, goal: Goal, seed: int) -> _Proposals:
-        """Return the proposals for the Spec of a goal."""
-
-        def found() -> Generator[Schedule, float | None, None]:
-            yield from with_feedback(mapper.propose(goal.spec, goal.target, seed))
-
-        return cls(mapper, found())
-
-    def next(self, reply: float | None) -> Schedule | None:
-        """Return the next proposal, None after the last; `reply` is the value of the previous one.
-
-        Raises PluginError if the mapper fails or returns anything else.
-        """
-        try:
-            proposal = tuple(self._found.send(reply))
-        except StopIteration:
-            return None
-        except MorelloError:
-            raise
-        except Exception as error:
-            raise _fault(self.mapper, f"fails: {type(error).__name__}: {error}") from error
-        for statement in proposal:
-            if not isinstance(statement, Rewrite | Subschedule | Synthesize):
-                raise _fault(self.mapper, f"proposes {statement!r}, which is not a statement of a schedule")
-        return proposal
+def _proposals(mapper: Mapper, goal: Goal, seed: int) -> Generator[Schedule, float | None]:
+    """Yield the proposals of a mapper; values sent back go to it. Raises PluginError if it fails or yields others."""
+    try:
+        proposals = with_feedback(mapper.propose(goal.spec, goal.target, seed))
+        reply: float | None = None
+        while True:
+            proposal = tuple(proposals.send(reply))
+            if wrong := [one for one in proposal if not isinstance(one, Rewrite | Subschedule | Synthesize)]:
+                raise _fault(mapper, f"proposes {wrong[0]!r}, which is not a statement of a schedule")
+            reply = yield proposal
+    except StopIteration:
+        return
+    except MorelloError:
+        raise
+    except Exception as error:
+        raise _fault(mapper, f"fails: {type(error).__name__}: {error}") from error
 
 
 def _check_known(statement: Statement, goal: Goal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule, Subschedule, default_child, rewrite_leaf
 from morello_bounds.nest import Array, Nest, nest_of
-from morello_bounds.tiles import held, tile_moves
+from morello_bounds.tiles import held, largest_factor, tile_moves
 
 #: Loops up to this size are short.
 _SHORT = 7
@@ -57,11 +58,7 @@ class TileContext:
         return int(held(array, lines))
 
     def rounded(self, shape: Sequence[float]) -> tuple[int, ...]:
-        """Return whole sizes of at most these.
-
-        They divide their loops, unless that more than halves a size: then they are multiples of sizes that kernels
-        require, or powers of two.
-        """
+        """Return whole sizes of at most these: divisors, or multiples for kernels if divisors are less than half."""
         required = self.target.tile_sizes(self.spec.op)
         return tuple(
             extent if loop in self.whole else self._rounded(loop, size, extent, required.get(loop, frozenset()))
@@ -80,10 +77,7 @@ class TileContext:
         return fit if fit % multiple == 0 else whole
 
     def fitted(self, shape: Sequence[float]) -> tuple[int, ...] | None:
-        """Return the largest rounded tile of about this shape that fits; None if the smallest does not.
-
-        Short loops that the shape keeps whole, such as those of filters, stay whole if possible.
-        """
+        """Return the largest rounded tile of about this shape that fits, short whole loops kept whole if possible."""
         if self.fits(full := self.rounded(shape)):
             return full
         short = [extent <= _SHORT and size >= extent for size, extent in zip(shape, self.nest.sizes, strict=True)]
@@ -94,31 +88,20 @@ class TileContext:
             sizes = zip(shape, stays, strict=True)
             return self.rounded([size if whole else max(1.0, factor * size) for size, whole in sizes])
 
-        low, high = 0.0, 1.0
-        best = smaller(0.0)
-        if not self.fits(best):
+        if not self.fits(smaller(0.0)):
             return None
-        for _ in range(20):
-            middle = (low + high) / 2
-            tile = smaller(middle)
-            if self.fits(tile):
-                low, best = middle, tile
-            else:
-                high = middle
-        return best
+        return smaller(largest_factor(1.0, 20, lambda factor: self.fits(smaller(factor))))
 
     def order(self, tile: Sequence[int]) -> tuple[int, ...]:
         """Return the loops along which tiles advance first, so that little is moved, the innermost loop first."""
         order: tuple[int, ...] = ()
-        moved: int | None = None
-        left = [loop for loop, size in enumerate(self.nest.sizes) if tile[loop] < size]
-        while left:
-            best = min(left, key=lambda loop: (tile_moves(self.nest, tile, *order, loop), loop))
-            then = tile_moves(self.nest, tile, *order, best)
-            if moved is not None and then >= moved:
+        moved = math.inf
+        cut = [loop for loop, size in enumerate(self.nest.sizes) if tile[loop] < size]
+        while left := [(tile_moves(self.nest, tile, *order, loop), loop) for loop in cut if loop not in order]:
+            then, best = min(left)
+            if then >= moved:
                 break
             order, moved = (*order, best), then
-            left.remove(best)
         return order
 
     def ordered(self, shape: Sequence[float]) -> TileAndOrder | None:
@@ -136,9 +119,8 @@ def tiling_plans(
 ) -> Iterator[Schedule]:
     """Yield up to four schedules with the tiles that `choose` returns for each level but registers, slowest first.
 
-    They differ in two choices: moves of operands to each level, or none, so that search chooses where operands are; and
-    reductions that are tiled, or whole, so that sums stay in registers. Threads share tiles of the sizes `shared`, by
-    default of the longest loop. All steps apply, and no schedule is empty.
+    With and without moves to each level, and with reductions tiled and whole, so that sums stay in registers. Threads
+    share tiles of the sizes `shared`, by default of the longest loop. All steps apply, and no schedule is empty.
     """
     for moves, whole in ((True, False), (False, False), (False, True), (True, True)):
         plan = TilingPlan(target, spec, moves, whole)
@@ -231,10 +213,7 @@ class TilingPlan:
                 return
 
     def pad(self) -> None:
-        """Pad the image of a convolution, whose rows and columns cannot be tiled otherwise.
-
-        The padded image goes to the fastest level of which it takes at most half.
-        """
+        """Pad the image of a convolution, so that rows can be tiled, in the fastest level that it fills by half."""
         spec = self.spec
         if spec is None or PadStep.keyword not in self.target.rewrites_by_name:
             return
