@@ -11,8 +11,8 @@ from math import inf, prod
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from morello_bounds.hbl import Exponents, constraints, is_valid, kernels, least_sigma, tile_exponents
-from morello_bounds.linear import lattice, solved
+from morello_bounds.hbl import Exponents, constraints, is_valid, least_sigma, tile_exponents
+from morello_bounds.linear import lattice, null_space, solved
 from morello_bounds.lp import exact_minimum
 from morello_bounds.nest import Nest, distinct, parse_nest
 
@@ -49,9 +49,10 @@ def test_mttkrp_weighs_the_tensor_twice() -> None:
     assert least_sigma(MTTKRP).s == (2 * THIRD, THIRD, THIRD, THIRD)
 
 
-def test_subspaces_of_all_loops_together() -> None:
-    assert len(lattice(kernels(MATMUL), 3, 100)) == 7
-    assert len(lattice(kernels(STRIDED), 7, 100)) == 14
+@pytest.mark.parametrize(("nest", "count"), [(MATMUL, 7), (STRIDED, 14)])
+def test_subspaces_of_all_loops_together(nest: Nest, count: int) -> None:
+    width = len(nest.loops)
+    assert len(lattice([null_space(one.rows(width), width) for one in nest.arrays], width, 100)) == count
 
 
 def test_constraints_of_a_strided_convolution() -> None:

@@ -255,7 +255,8 @@ def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Seque
     size = np.maximum(right, 1.0)
     matrix = np.array(rows) / size[:, None]
     scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
-    found = minimum(-np.array(worth) / scale / max(map(abs, worth)), -matrix / scale, -np.array(right) / size)
+    costs, limits = -np.array(worth) / scale / max(map(abs, worth)), -np.array(right) / size
+    found = minimum(costs.tolist(), (-matrix / scale).tolist(), limits.tolist())
     return np.maximum(0.0, np.array(found) / scale).tolist()
 
 

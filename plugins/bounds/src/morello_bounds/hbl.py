@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import attrs
 
-from morello_bounds.linear import Subspace, image_rank, lattice, null_space, reduced
+from morello_bounds.linear import image_rank, lattice, null_space, reduced
 from morello_bounds.lp import exact_minimum
 from morello_bounds.nest import Nest
 
@@ -56,12 +56,6 @@ def groups(nest: Nest) -> list[tuple[int, ...]]:
         together = set().union(*(group[loop] for loop, _ in form))
         group |= dict.fromkeys(together, together)
     return sorted({tuple(sorted(one)) for one in group.values()})
-
-
-def kernels(nest: Nest) -> list[Subspace]:
-    """Return the kernel of each array's access, in all loops together."""
-    width = len(nest.loops)
-    return [null_space(array.rows(width), width) for array in nest.arrays]
 
 
 @lru_cache(maxsize=1024)

@@ -104,11 +104,6 @@ class Nest:
         """Return the numbers of arrays that points may compute without."""
         return frozenset(number for number, array in enumerate(self.arrays) if array.indirect)
 
-    @property
-    def projective(self) -> bool:
-        """Return True if each dimension of each array is a loop of its own."""
-        return all(array.projective for array in self.arrays)
-
     def lifted(self) -> Nest:
         """Return the nest with loops split in two where arrays skip values: r = 2·r' + r'' for stride 2.
 

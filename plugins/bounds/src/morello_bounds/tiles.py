@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import product as choices
+from itertools import takewhile
 
 import attrs
 import numpy as np
@@ -54,47 +55,31 @@ def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Coll
         raise MorelloError(f"a memory of {memory} bytes has no tiles", "give at least two bytes")
     rows, right = _capacity(nest, memory, kept)
     count = len(nest.loops)
-    any_of_them = minimum([-1.0] * count, rows, right)
-    whole = [math.log(size, memory) if loop in kept else 0.0 for loop, size in enumerate(nest.sizes)]
-    if alpha is None:
-        return RealTile(memory, tuple(map(operator.add, any_of_them, whole)))
-    best = sum(any_of_them)
-    rows, right = [*rows, [1.0] * count], [*right, best - _CLOSE]
-    first = minimum([-1.0, *[0.0] * (count - 1)], rows, right)
-    longest = minimum([*[0.0] * count, 1.0], *_even(rows, right, nest, memory))[:count]
-    mixed = tuple(
-        (1 - alpha) * one + alpha * other + own for one, other, own in zip(first, longest, whole, strict=True)
-    )
-    return RealTile(memory, mixed)
-
-
-def _even(
-    rows: Sequence[Sequence[float]], right: Sequence[float], nest: Nest, memory: int
-) -> tuple[list[list[float]], list[float]]:
-    """Return the same constraints with one more variable, an upper bound on all exponents."""
-    count = len(nest.loops)
-    tops = [[-float(at == loop) for at in range(count)] + [1.0] for loop in range(count)]
-    return [[*row, 0.0] for row in rows] + tops, [*right, *[0.0] * count]
+    found = minimum([-1.0] * count, rows, right)
+    if alpha is not None:
+        rows, right = [*rows, [1.0] * count], [*right, sum(found) - _CLOSE]
+        first = minimum([-1.0, *[0.0] * (count - 1)], rows, right)
+        # One more variable is an upper bound on all exponents.
+        tops = [[-float(at == loop) for at in range(count)] + [1.0] for loop in range(count)]
+        bounded = [[*row, 0.0] for row in rows] + tops
+        even = minimum([*[0.0] * count, 1.0], bounded, [*right, *[0.0] * count])[:count]
+        found = [(1 - alpha) * one + alpha * other for one, other in zip(first, even, strict=True)]
+    whole = (math.log(size, memory) if loop in kept else 0.0 for loop, size in enumerate(nest.sizes))
+    return RealTile(memory, tuple(map(operator.add, found, whole)))
 
 
 def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list[float]], list[float]]:
     """Return rows · λ ≥ right: each array fits, and no tile is longer than its loop. Kept loops have λ = 0."""
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     count = len(nest.loops)
-    rows: list[list[float]] = []
-    right: list[float] = []
+    sums: list[tuple[Collection[int], float]] = []
     for array in nest.arrays:
-        for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index)):
-            rows.append([-float(loop in chosen) for loop in range(count)])
-            right.append(-max(0.0, 1 - math.log(int(held(array, least)), memory)))
-    for loop, size in enumerate(nest.sizes):
-        rows.append([-float(at == loop) for at in range(count)])
-        right.append(0.0 if loop in kept else -math.log(size, memory))
-    for outer, inner, size in nest.split:
-        # Both are one loop, which may be shorter than the product of their sizes.
-        rows.append([-float(at in (outer, inner)) for at in range(count)])
-        right.append(-math.log(size, memory))
-    return rows, right
+        capacity = max(0.0, 1 - math.log(int(held(array, least)), memory))
+        sums += [(set(one), capacity) for one in choices(*(sorted({loop for loop, _ in form}) for form in array.index))]
+    sums += [((loop,), 0.0 if loop in kept else math.log(size, memory)) for loop, size in enumerate(nest.sizes)]
+    # Both parts of a split loop are one, which may be shorter than the product of their sizes.
+    sums += [((outer, inner), math.log(size, memory)) for outer, inner, size in nest.split]
+    return [[-float(loop in one) for loop in range(count)] for one, _ in sums], [-most for _, most in sums]
 
 
 def held(array: Array, tile: Sequence[Num]) -> Num:
@@ -198,11 +183,7 @@ def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> in
 
     `trips` has the number of tiles along each loop. The order starts with the innermost loop, without outer ones.
     """
-    stays: list[int] = []
-    for loop in order:
-        if loop in array.support and trips[loop] > 1:
-            break
-        stays.append(loop)
+    stays = [*takewhile(lambda loop: loop not in array.support or trips[loop] == 1, order)]
     return math.prod(trip for loop, trip in enumerate(trips) if loop not in stays)
 
 

@@ -80,7 +80,7 @@ def test_threads_share_tiles_that_levels_lie_in() -> None:
 
 
 @settings(max_examples=5, deadline=None)
-@given(*[st.integers(1, 40)] * 3, st.integers(2, 9))
+@given(*[st.integers(1, 20)] * 3, st.integers(2, 9))
 def test_tiles_fit_and_grow(m: int, k: int, n: int, bits: int) -> None:
     nest = product(m, k, n)
     room = 4.0 * 2**bits

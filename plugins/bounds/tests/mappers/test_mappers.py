@@ -89,14 +89,14 @@ def test_programs_of_mappers_are_right() -> None:
         trials.check(index)
 
 
-@pytest.mark.parametrize("mapper", STANDARD, ids=lambda one: one.name)
+@pytest.mark.parametrize("mapper", [*STANDARD[:-2], bayesian(trials=8), RANDOM], ids=lambda one: one.name)
 def test_the_same_seed_gives_the_same(mapper: Mapper) -> None:
-    if mapper is BO:
+    if mapper.adaptive:
         pytest.importorskip("sklearn")
     goal = product(16, 16, 24)
     first, again, other = ([*mapper.propose(goal.spec, goal.target, seed)] for seed in (5, 5, 6))
     assert first == again
-    assert (first == other) == (mapper not in (BO, RANDOM))
+    assert (first == other) == (mapper.name not in (BO.name, RANDOM.name))
 
 
 @pytest.mark.parametrize(
