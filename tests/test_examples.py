@@ -1,4 +1,4 @@
-"""Every example runs: synthesized, emitted, built, verified with each compiler and under the sanitizers."""
+"""Every example runs: synthesized, emitted, built, verified, and run under the sanitizers."""
 
 from __future__ import annotations
 
