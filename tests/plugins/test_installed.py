@@ -49,13 +49,16 @@ schedule step {
 def environment(tmp_path_factory: pytest.TempPathFactory, root: Path, third_party: Path) -> Path:
     """Build wheels of Morello, its own plugins and those of third parties, and install just these somewhere new."""
     place = tmp_path_factory.mktemp("environment")
-    # Builds leave files beside the sources: build copies.
-    leave_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
+    # Builds leave files next to the sources: build copies.
+    leave_out = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(root, place / "src", ignore=leave_out)
     shutil.copytree(third_party, place / "src" / "thirdparty", ignore=leave_out)
     folders = ("plugins", "thirdparty", "examples/plugins")
     sources = [place / "src", *(one for folder in folders for one in (place / "src" / folder).iterdir())]
     sources = [source for source in sources if source.is_dir()]
+    for source in sources:
+        # Not `morello/build`, which is a package.
+        shutil.rmtree(source / "build", ignore_errors=True)
     venv.create(place / "venv", with_pip=True)
     pip = [place / "venv" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--no-input"]
     tools, wheels = place / "tools", place / "wheels"
