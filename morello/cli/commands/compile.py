@@ -121,8 +121,8 @@ def command(
 ) -> None:
     """Compile the Specs in FILE to C.
 
-    The C is a function that takes pointers to the operands. What is printed is self-contained; with `-o NAME.c` it
-    includes its header, NAME.h, which is written beside it. Objects, archives and shared objects need a C compiler.
+    The C is a function that takes pointers to the operands. The printed C is self-contained; with `-o NAME.c` it
+    includes its header, NAME.h, in the same folder. Objects, archives and shared objects need a C compiler.
     """
     file, output = ctx.params["file"], None if output == "-" else output
     emit = emit or ("library" if directory else _BY_SUFFIX.get(Path(output or "").suffix, "c"))
@@ -159,7 +159,7 @@ def _check_places(ctx: click.Context, emit: str, output: str | None, directory: 
 
 
 def _check_goals(emit: str, file: str, goals: Sequence[Goal]) -> None:
-    """Refuse more Specs and targets than what is to be made can hold."""
+    """Refuse more Specs and targets than the output can hold."""
     targets, names = [*{goal.target.name: None for goal in goals}], [*{goal.name: None for goal in goals}]
     if len(targets) > 1 and emit not in _FOR_TARGETS:
         hint = "choose one, or write a library with -d DIR"
@@ -172,7 +172,7 @@ def _check_goals(emit: str, file: str, goals: Sequence[Goal]) -> None:
 
 
 def _write(output: str | None, emit: str, data: bytes, made: Sequence[Made]) -> None:
-    """Print a text, or write it; C into a file that its header is written beside."""
+    """Print a text, or write it; C gets its header in the same folder."""
     if output is None:
         click.echo(data, nl=False)
         return
