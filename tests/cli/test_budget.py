@@ -71,7 +71,7 @@ def test_a_budget_may_be_too_small_for_any_program(cli, write, refused, command)
     result = cli(command, write(SPEC), "--no-db", "--effort", "1")
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        "error: some: no program of Softmax was found within 1 expansions, nor is it proven"
+        "error: some: no program of Softmax was found within 1 expansions, nor is the Spec proven infeasible"
     )
     assert "go on with --prove" in result.stderr
 
