@@ -25,6 +25,6 @@ def test_every_cell_of_the_page_is_read() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sample(3), ids=str)
+@pytest.mark.parametrize("row", [*sample(3)], ids=str)
 def test_a_program_is_found_for_every_third_cell(row: PageRow) -> None:
     assert not mistakes(row)

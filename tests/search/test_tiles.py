@@ -79,7 +79,7 @@ def single(
     """Return the codes of one tile of one tensor, or None if it has no state."""
     if not described(state)[SHAPES.index(shape)]:
         return None
-    codes = state.tile_codes(shape, tile, ALIGNMENT, None, sliding)
+    codes = tuple(map(int, state.tile_codes(shape, tile, ALIGNMENT, None, sliding)))
     if state.breaks_strips(codes) or not TensorSpec(tile, state.tiled(codes)).has_whole_vectors():
         return None
     return codes
