@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import attrs
 
@@ -64,6 +65,24 @@ class OperandState:
     def contiguous(self) -> bool:
         return self.layout is None or self.contig == len(self.layout.dims)
 
+    @overload
+    def tile_codes(
+        self,
+        shape: Sequence[int],
+        tile: Sequence[int],
+        alignment: int,
+        start: Sequence[int] | None = None,
+        sliding: Sequence[bool] = (),
+    ) -> tuple[int, ...]: ...
+    @overload
+    def tile_codes(
+        self,
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        alignment: int,
+        start: Sequence[Num] | None = None,
+        sliding: Sequence[bool] = (),
+    ) -> tuple[Num, ...]: ...
     def tile_codes(
         self,
         shape: Sequence[Num],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from morello.plugins.registry import Registry
 
 def tiny(name: str = "tiny", kernels: tuple[str, ...] = ("VectorMove", "ScalarMove")) -> TargetPlugin:
     """Return the plugin of a target for tests, with the levels of an AVX2 machine."""
-    emit = SimpleNamespace(emit=lambda impl, target, name: None)
+    emit: Any = SimpleNamespace(emit=lambda impl, target, name: None)
     return TargetPlugin(
         info=TargetInfo(name=name, description="for tests", layouts=lambda _, rank: [row_major(rank)]),
         levels=[

@@ -268,7 +268,7 @@ class Unroll(Rewrite):
 
     keyword = "unroll"
     times: int = argument(int)
-    order: tuple[int, ...] = argument(tuple, default=())
+    axes: tuple[int, ...] = argument(tuple, default=())
     fully: bool = argument(bool, keyword="fully", default=False)
     via: str | None = argument(Word, keyword="via", default=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,7 +31,8 @@ MOVES = [pair for pair in product(ALL, ALL) if not by_name("Move").check((4, 5),
 
 
 def test_moves_between_all_types(make: Make, target: Target) -> None:
-    found = Trials([make("Move", (4, 5), dtypes).impl for dtypes in MOVES], target, reference=target)
+    impls: list[Any] = [make("Move", (4, 5), dtypes).impl for dtypes in MOVES]
+    found = Trials(impls, target, reference=target)
     for number in range(len(MOVES)):
         found.check(number)
 
@@ -39,7 +41,7 @@ def test_products(make: Make, target: Target, compiler: Compiler) -> None:
     kinds = [(F32, F32, F32), (BF16, BF16, F32), (BF16, F32, BF16), (I8, I32, F32), (U16, U16, U16), (I16, U32, I8)]
     layouts = [row_major(3), col_major(3), STRIPS]
     products = [(op, dtypes) for op in ("Matmul", "MatmulAccum") for dtypes in kinds]
-    impls = [make(op, (2, 8, 5, 6), dtypes, layouts, [1, 0, 3]).impl for op, dtypes in products]
+    impls: list[Any] = [make(op, (2, 8, 5, 6), dtypes, layouts, [1, 0, 3]).impl for op, dtypes in products]
     found = Trials(impls, target, compiler=compiler, reference=target)
     for number in range(len(impls)):
         found.check(number)

@@ -83,7 +83,8 @@ class Times:
 
 def run(options: BeamOptions, times: Any = None, **more: Any) -> tuple[BeamState, Fake]:
     start, session = invented("start", 1.0), Fake()
-    search = BeamSearch(times or Times(random.Random(options.seed)), session, ITEMS, options, **more)
+    evaluator: Any = times or Times(random.Random(options.seed))
+    search = BeamSearch(evaluator, session, ITEMS, options, **more)
     return search.run(BeamState(start, [start])), session
 
 

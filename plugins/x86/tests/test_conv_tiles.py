@@ -13,7 +13,7 @@ from morello.errors import MorelloError
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 
-PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
 
 
 def tiles() -> dict[str, str]:
@@ -35,7 +35,7 @@ def tiles() -> dict[str, str]:
 @in_turns("plugin", [AVX2, AVX512])
 def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compiler) -> None:
     schedules = {spec: f"select {kernel}" for spec, kernel in tiles().items()}
-    check(Registry.of(x86=plugin), plugin.info.name, schedules, compiler)
+    check(Registry.of(x86=plugin), plugin.target, schedules, compiler)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compi
 )
 @PLUGINS
 def test_what_no_tile_takes_is_refused(plugin: TargetPlugin, spec: str, kernel: str) -> None:
-    goal = api.goal(spec, target=plugin.info.name, registry=Registry.of(x86=plugin))
+    goal = api.goal(spec, target=plugin.target, registry=Registry.of(x86=plugin))
     with pytest.raises(MorelloError, match=kernel):
         goal.apply(f"select {kernel}")

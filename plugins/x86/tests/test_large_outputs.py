@@ -27,7 +27,7 @@ IMAGES = (
     ("4×5×4×5", "row_major", "layout[2, 3, 0, 1]"),
 )
 
-PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
 
 
 def transposes() -> dict[str, str]:
@@ -67,7 +67,7 @@ def streams() -> dict[str, str]:
 @in_turns("plugin", [AVX2, AVX512])
 def test_outputs_are_written_whole(plugin: TargetPlugin, specs: dict[str, str], compiler: Compiler) -> None:
     schedules = {spec: f"select {kernel}" for spec, kernel in specs.items()}
-    check(Registry.of(x86=plugin), plugin.info.name, schedules, compiler)
+    check(Registry.of(x86=plugin), plugin.target, schedules, compiler)
 
 
 @pytest.mark.parametrize(("rows", "streamed"), [(2048, True), (1024, False)])
@@ -75,7 +75,7 @@ def test_outputs_are_written_whole(plugin: TargetPlugin, specs: dict[str, str], 
 def test_outputs_from_16_mib_on_are_streamed(plugin: TargetPlugin, rows: int, streamed: bool) -> None:
     found, shape = Registry.of(x86=plugin), f"{rows}×2048"
     for spec in (f"Relu({shape}, (f32, GL), (f32, GL), serial)", f"Move({shape}, (f32, GL), (f32, GL), serial)"):
-        goal = api.goal(spec, target=plugin.info.name, registry=found).synthesize()
+        goal = api.goal(spec, target=plugin.target, registry=found).synthesize()
         assert any("Streamed" in line for line in lines(schedule_of(goal.impl))) == streamed
 
 
@@ -91,6 +91,6 @@ def test_outputs_from_16_mib_on_are_streamed(plugin: TargetPlugin, rows: int, st
 )
 @PLUGINS
 def test_what_is_no_matrix_is_not_transposed_at_once(plugin: TargetPlugin, spec: str) -> None:
-    goal = api.goal(spec, target=plugin.info.name, registry=Registry.of(x86=plugin))
+    goal = api.goal(spec, target=plugin.target, registry=Registry.of(x86=plugin))
     with pytest.raises(MorelloError, match="TransposeMatrix"):
         goal.apply("select TransposeMatrix")

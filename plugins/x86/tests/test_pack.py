@@ -11,7 +11,7 @@ from morello.plugins.registry import Registry
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+@pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
 def test_rows_become_strips(plugin) -> None:
     specs: dict[str, str] = {}
     for dtype, taken in (("i8", 4), ("u8", 2), ("bf16", 2), ("i16", 2)):
@@ -21,4 +21,4 @@ def test_rows_become_strips(plugin) -> None:
             shape = f"1×{rows * taken}×{columns}"
             spec = f"Move({shape}, ({dtype}, GL, row_major, c1, ua), ({dtype}, GL, {layout}, c2, ua), serial)"
             specs[spec] = f"select Pack{taken}Of{bits}Bits"
-    check(Registry.of(x86=plugin), plugin.info.name, specs)
+    check(Registry.of(x86=plugin), plugin.target, specs)

@@ -37,7 +37,7 @@ def registry(values: int, *others: Microkernel) -> Registry:
 
 
 def target(values: int) -> Target:
-    return registry(values).target(PLUGINS[values].info.name)
+    return registry(values).target(PLUGINS[values].target)
 
 
 def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) -> str:
@@ -47,7 +47,7 @@ def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) 
 
 
 def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: Compiler | None = None) -> Trials:
-    return scheduled.trials(registry(values, *others), PLUGINS[values].info.name, specs, compiler)
+    return scheduled.trials(registry(values, *others), PLUGINS[values].target, specs, compiler)
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) ->
 @pytest.mark.parametrize("values", PLUGINS)
 def test_a_profile_says_what_tiles_cost(values: int) -> None:
     """Twice the cycles for a step are twice the cost, except for the cost of a call."""
-    name = PLUGINS[values].info.name
+    name = PLUGINS[values].target
     rows = tuple((m, n, 2 * step, start, zero) for m, n, step, start, zero in tables(4 * values)["tiles_f32"])
     slow = registry(values).target(name, Profile(name="slow", target=name, tables={"tiles_f32": rows}))
     text = product("MatmulAccum", (4, 256, 2 * values), "L1", "L1", "L1")

@@ -14,7 +14,7 @@ from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.schedule import lines, schedule_of
 
-PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
 KERNEL, OF_BF16 = "RowsTimesMatrixAccum", "RowsTimesMatrixBf16Accum"
 
 
@@ -42,13 +42,13 @@ def test_tails_and_strides_of_all_operands(plugin: TargetPlugin, compiler: Compi
         product((8, 6, 78), "GL, col_major", "L1", near, types="bf16 f32"),
     ]
     chosen = dict.fromkeys(specs, f"select {KERNEL}") | dict.fromkeys(narrow, f"select {OF_BF16}")
-    check(Registry.of(x86=plugin), plugin.info.name, chosen, compiler)
+    check(Registry.of(x86=plugin), plugin.target, chosen, compiler)
 
 
 @pytest.mark.parametrize(("shape", "fits"), [((8, 4, 64), True), ((9, 4, 64), False), ((1, 3, 64), False)])
 @PLUGINS
 def test_rows_are_few_and_the_matrix_is_not(plugin: TargetPlugin, shape: tuple[int, int, int], fits: bool) -> None:
-    target = Registry.of(x86=plugin).target(plugin.info.name)
+    target = Registry.of(x86=plugin).target(plugin.target)
     spec = parse_spec(product(shape, "GL", "GL", "L1"), target).logical
     assert bool(target.kernels_by_name[KERNEL].accepts(spec)) == fits
 
@@ -57,7 +57,7 @@ def test_rows_are_few_and_the_matrix_is_not(plugin: TargetPlugin, shape: tuple[i
 @PLUGINS
 def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin, types: str, chosen: str) -> None:
     text = product((1, 512, 1024), "GL", "GL", "GL", op="Matmul", types=types)
-    kernel = api.compile(f"target {plugin.info.name}\nspec problem = {text}\n", db=False)
+    kernel = api.compile(f"target {plugin.target}\nspec problem = {text}\n", db=False)
     assert f"select {chosen}" in [line.strip() for line in lines(schedule_of(kernel.impl))]
 
 
@@ -65,7 +65,7 @@ def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin, types: str, 
 @PLUGINS
 def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kernel: str) -> None:
     """A piece of one row is contiguous, just like a piece that the next one follows."""
-    target = Registry.of(x86=plugin).target(plugin.info.name)
+    target = Registry.of(x86=plugin).target(plugin.target)
 
     def cost(steps: int) -> int:
         types = "bf16 bf16" if "Bf16" in kernel else "f32 f32"
@@ -79,7 +79,7 @@ def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kerne
 
 def cost(plugin: TargetPlugin, shape: tuple[int, int, int], state: str = "") -> int:
     """Return the cost of a product whose matrix comes from beyond L2, by rows."""
-    target = Registry.of(x86=plugin).target(plugin.info.name)
+    target = Registry.of(x86=plugin).target(plugin.target)
     spec = parse_spec(product(shape, "L1", f"GL, row_major{state}", "L1"), target).logical
     return int(target.kernels_by_name[KERNEL].cost(spec, target))
 
