@@ -21,7 +21,7 @@ _CONDITION = "fingerprint = '' AND target = ?"
 
 
 @attrs.frozen(kw_only=True)
-class Machine:
+class MachineKind:
     """The kind of machine that a program was measured on: its CPU, the compiler, and the number of threads."""
 
     cpu: str
@@ -46,7 +46,7 @@ class Measured:
     width of its confidence interval. `way` lists the edits that led to the program, with the gain of each.
     """
 
-    machine: Machine
+    machine: MachineKind
     schedule: str
     key: str
     value: float
@@ -78,7 +78,7 @@ def parse_measured(file: DatabaseFile, row: ProgramText) -> Measured:
     try:
         fields = json.loads(row.record)
         way = tuple((str(edit), float(gain)) for edit, gain in fields.pop("way"))
-        found = Measured(machine=Machine(**json.loads(row.machine)), schedule=row.schedule, way=way, **fields)
+        found = Measured(machine=MachineKind(**json.loads(row.machine)), schedule=row.schedule, way=way, **fields)
         if not all(math.isfinite(getattr(found, name)) for name in _NUMBERS):
             raise ValueError("its numbers are not finite")
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -101,7 +101,7 @@ def write_measured(file: DatabaseFile, target: str, spec: Spec, best: Measured) 
 
 
 def drop(
-    file: DatabaseFile, target: str | None = None, spec: Spec | None = None, machine: Machine | None = None
+    file: DatabaseFile, target: str | None = None, spec: Spec | None = None, machine: MachineKind | None = None
 ) -> int:
     """Drop all measured programs, or those of a target, Spec and machine; return their number."""
     given = {"target": target, "spec": spec and spec_text(spec), "machine": machine and machine.text}

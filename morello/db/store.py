@@ -17,7 +17,7 @@ from morello.db.boxes import Boxes, of_limits, of_sizes, to_limits, to_sizes
 from morello.db.file import DatabaseFile
 from morello.db.fingerprint import fingerprint
 from morello.db.labels import write
-from morello.db.measured import Machine, Measured
+from morello.db.measured import MachineKind, Measured
 from morello.db.program_texts import find_incumbent
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.tables import AnswerTable, FingerprintedTarget, merged_tables, read_tables, table_of, write_tables
@@ -220,7 +220,7 @@ class SpecStore:
         """Store a program that was measured to be the fastest of a Spec."""
         measured.write_measured(self.file, target.name, spec, best)
 
-    def forget_measured(self, target: Target, spec: Spec, machine: Machine) -> None:
+    def forget_measured(self, target: Target, spec: Spec, machine: MachineKind) -> None:
         """Drop the program of a Spec that was measured on such a machine."""
         measured.drop(self.file, target.name, spec, machine)
 

@@ -11,12 +11,12 @@ import pytest
 import morello
 from morello.db import maintenance, measured
 from morello.db.file import Damaged
-from morello.db.measured import Machine, Measured
+from morello.db.measured import MachineKind, Measured
 from morello.db.store import SpecStore
 
 TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
 BEST = Measured(
-    machine=Machine(cpu="zen5", compiler="gcc 12", threads=1),
+    machine=MachineKind(cpu="zen5", compiler="gcc 12", threads=1),
     schedule="select Nothing",
     key="abc",
     value=1e-6,

@@ -1,4 +1,4 @@
-"""Search for a small program of every cell of docs/primitives.md, and compare what it finds with the cell.
+"""Search for a small program of every cell of docs/primitives.md, and compare its kind with the cell.
 
     python -m tools.fuzz.cells [--target NAME]
 

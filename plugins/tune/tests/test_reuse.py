@@ -14,7 +14,7 @@ from morello_tune.tuner import TuningResult
 
 from morello import api
 from morello.api.goals import Goal
-from morello.db.measured import Machine, Measured
+from morello.db.measured import MachineKind, Measured
 from morello.db.store import SpecStore
 from morello.host import missing_features
 from morello.kernels.target import Metric
@@ -22,7 +22,7 @@ from morello.kernels.target import Metric
 pytestmark = pytest.mark.skipif(
     bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
 )
-MACHINE = Machine(cpu="any", compiler="any", threads=1)
+MACHINE = MachineKind(cpu="any", compiler="any", threads=1)
 
 
 def relu(rows: int, columns: int, dtype: str = "f32") -> Goal:

@@ -165,7 +165,7 @@ def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
 
 
 @attrs.frozen
-class Move:
+class BoundaryMove:
     """A move between two levels, by number: the boundaries that it crosses inwards, and its cost per byte."""
 
     source: int
@@ -174,14 +174,16 @@ class Move:
     cost: Fraction
 
 
-def crossings(target: Target, levels: Sequence[int]) -> list[Move]:
+def crossings(target: Target, levels: Sequence[int]) -> list[BoundaryMove]:
     """Return the moves that cross some of the boundaries before `levels`."""
     numbers = {level.name: number for number, level in enumerate(target.levels)}
-    found: list[Move] = []
+    found: list[BoundaryMove] = []
     for source, level in enumerate(target.levels):
         for into in (numbers[name] for name in level.destinations):
             crossed = tuple(at for at, cut in enumerate(levels) if into < cut <= source)
-            found.append(Move(source, into, crossed, cost_per_byte(target, source) + cost_per_byte(target, into)))
+            found.append(
+                BoundaryMove(source, into, crossed, cost_per_byte(target, source) + cost_per_byte(target, into))
+            )
     return [one for one in found if one.cuts]
 
 

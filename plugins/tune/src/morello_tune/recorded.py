@@ -8,7 +8,7 @@ from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.build.toolchain import find_compiler, is_auto
 from morello.codegen.forms import key_of
-from morello.db.measured import Machine
+from morello.db.measured import MachineKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.ir.impl import Leaf, leaves
@@ -17,10 +17,10 @@ from morello.plugins.profile_choice import microarchitectures
 from morello.run.function import NativeFunction
 
 
-def machine_of(kernel: Kernel, threads: int | None = None) -> Machine:
+def machine_of(kernel: Kernel, threads: int | None = None) -> MachineKind:
     """Return the kind of this machine, with the compiler of a kernel and the threads it runs on."""
     count = kernel.threads(threads if kernel.program.parallel else None)
-    return Machine(cpu=microarchitectures()[0], compiler=str(kernel.compiler), threads=count)
+    return MachineKind(cpu=microarchitectures()[0], compiler=str(kernel.compiler), threads=count)
 
 
 @hookimpl

@@ -17,7 +17,7 @@ from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.build.toolchain import find_compiler
 from morello.db.default import DatabaseLike, database
-from morello.db.measured import Machine, Measured
+from morello.db.measured import MachineKind, Measured
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
@@ -171,7 +171,7 @@ class Tuner:
     db: SpecStore | None = None
     on_sample: Callable[[BeamState, Evaluator], None] = lambda state, evaluator: None
     _evaluator: Evaluator = attrs.field(init=False)
-    _machine: Machine = attrs.field(init=False)
+    _machine: MachineKind = attrs.field(init=False)
 
     def run(self) -> TuningResult:
         """Tune. Ctrl-C ends it with the best program so far. Raises what compiling and calling the start raises."""

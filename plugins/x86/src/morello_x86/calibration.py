@@ -49,7 +49,7 @@ def _peak(size: int, types: tuple[str, ...]) -> Peak | None:
 def profiles(package: str, target: str) -> tuple[Profile | ProfileFile, ...]:
     """Return the profiles of a target: those in its package, of machines that were measured, and any x86-64's.
 
-    What is declared was measured on a core of Zen 5. Parallel loops count with the threads that a machine has,
+    The declared costs were measured on a core of Zen 5. Parallel loops count with the threads that a machine has,
     and kernels are those that it can run.
     """
     declared = (

@@ -16,7 +16,7 @@ def _blas(name: str, group: str, library: dict[str, str], **environment: str) ->
 def _onednn(group: str, isa: str) -> list[Baseline]:
     """Return oneDNN for a class of instructions: plain, its sgemm, and with packed weights."""
     environment = {"ONEDNN_MAX_CPU_ISA": isa}
-    runner = "morello_baselines.native.onednn:OneDnn"
+    runner = "morello_baselines.native.onednn:OneDnnRunner"
     suffix = "" if group == "any" else f" {group}"
     return [
         Baseline(f"oneDNN{suffix}", runner, group, {}, environment),
@@ -52,12 +52,14 @@ BASELINES: tuple[Baseline, ...] = (
     Baseline("libxsmm", "morello_baselines.native.xsmm:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
     Baseline(
         "torch avx2",
-        "morello_baselines.native.pytorch:Torch",
+        "morello_baselines.native.pytorch:TorchRunner",
         "avx2",
         {},
         {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
     ),
-    Baseline("torch", "morello_baselines.native.pytorch:Torch", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}),
+    Baseline(
+        "torch", "morello_baselines.native.pytorch:TorchRunner", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
+    ),
     _tvm("avx2", "haswell"),
     _tvm("any", ""),
 )

@@ -33,7 +33,7 @@ class _Argument(ctypes.Structure):
 _Ready = tuple[ctypes.c_void_p, list[tuple[int, ctypes.c_void_p]]]
 
 
-class OneDnn:
+class OneDnnRunner:
     """Primitives; `weights=any` packs those of products beforehand, `call=sgemm` uses dnnl_sgemm instead."""
 
     def __init__(self, weights: str = "plain", call: str = "primitive"):

@@ -21,7 +21,7 @@ from morello_baselines.torch_calls import Torch as CallChain
 _BF16_TOLERANCE = 2**-8
 
 
-class Torch:
+class TorchRunner:
     def __init__(self) -> None:
         try:
             self._calls = CallChain()

@@ -26,7 +26,7 @@ _CODES = {"f32": 2, "bf16": 4, "u8": 1, "i8": 0, "i32": 0}
 _CPU, _TENSOR = 1, 7
 
 
-class _Tensor(ctypes.Structure):
+class _TvmTensor(ctypes.Structure):
     """A tensor of dlpack."""
 
     _fields_ = (
@@ -42,7 +42,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-class _Argument(ctypes.Structure):
+class _TvmArgument(ctypes.Structure):
     """A tagged value."""
 
     _fields_ = (("kind", ctypes.c_int32), ("zero", ctypes.c_uint32), ("value", ctypes.c_void_p))
@@ -155,7 +155,7 @@ class Tvm:
         module = self._tvm.runtime.load_module(path)
         function = ctypes.cast(ctypes.CDLL(path)["__tvm_ffi_main"], ctypes.c_void_p)
         tensors = [_tensor(each) for each in arrays]
-        listed = (_Argument * len(tensors))(*(_Argument(_TENSOR, 0, ctypes.addressof(each)) for each in tensors))
+        listed = (_TvmArgument * len(tensors))(*(_TvmArgument(_TENSOR, 0, ctypes.addressof(each)) for each in tensors))
         context = timer.Packed(function, ctypes.cast(listed, ctypes.c_void_p), len(tensors))
         # They must live as long as what uses them.
         context.kept = (module, tensors, listed)
@@ -167,13 +167,13 @@ def _built(module: Any, target: Any, _: object = None) -> Any:
     return importlib.import_module("tvm").tirx.build(module, target=target)
 
 
-def _tensor(array: np.ndarray) -> _Tensor:
+def _tensor(array: np.ndarray) -> _TvmTensor:
     """Return a row-major array as a tensor on the same memory."""
     kind = next(name for name, dtype in NUMPY.items() if dtype == array.dtype)
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
     strides = (ctypes.c_int64 * array.ndim)(*(each // array.itemsize for each in array.strides))
     sizes = [ctypes.cast(each, ctypes.c_void_p) for each in (shape, strides)]
     scalar = (_CODES[kind], 8 * array.itemsize, 1)
-    made = _Tensor(timer.address(array), (_CPU, 0), array.ndim, *scalar, *sizes, 0)
+    made = _TvmTensor(timer.address(array), (_CPU, 0), array.ndim, *scalar, *sizes, 0)
     made.kept = (array, shape, strides)
     return made
