@@ -49,7 +49,7 @@ def test_misses_say_what_falls_short() -> None:
     assert course((1.0, 50, 60)).miss == "gap over 5%"
     assert course((1.0, 98, 100)).miss == ""
     assert course((1.0, 50, math.inf), end="none", seconds=2.0).miss == ""
-    assert course((1.0, 50, math.inf), end="none", seconds=20.0).miss == "no proof in 10 s that there is no program"
+    assert course((1.0, 50, math.inf), end="none", seconds=20.0).miss == "no proof of infeasibility in 10 s"
 
 
 def test_summaries_count_programs_and_proofs() -> None:

@@ -183,7 +183,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     (kernel(emit=None, template="{dst} = 0;"), "microkernel Zero", "its template has {dst}: there are {out}"),
     (kernel(emit=None, template="{out.x} = 0;"), "microkernel Zero", "its template has {out.x}: there are {out}"),
     (kernel(emit=None, template="{out} = {0};"), "microkernel Zero", "its template has {0}: there are {out}"),
-    (kernel(emit=None, template="{out} = {;"), "microkernel Zero", "braces of C are written twice"),
+    (kernel(emit=None, template="{out} = {;"), "microkernel Zero", "braces of C are doubled"),
     (kernel(when=True), "microkernel Zero", "`when` is a function"),
 ]
 

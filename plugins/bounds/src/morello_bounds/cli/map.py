@@ -209,7 +209,7 @@ def _list(goals: Sequence[Goal], chosen: Sequence[Sequence[Mapper]], as_json: bo
 
 @attrs.frozen
 class _Run:
-    """How mappers run: `fresh` mappers share no searches; programs are `timed` or not."""
+    """The settings of a run: `fresh` mappers share no searches; programs are `timed` or not."""
 
     objective: str
     seed: int

@@ -28,7 +28,7 @@ class HardSwish(Unary):
 
 
 class HardSwishErrors(UnaryErrors[HardSwish]):
-    """Of a product whose factors are at most |x| and 6; NaN may give any value."""
+    """Errors of a product whose factors are at most |x| and 6; the result for NaN is unspecified."""
 
     any_for_nan = True
 

@@ -6,7 +6,7 @@ from morello.codegen.emitter import CEmitter
 
 
 class ToyEmitter(CEmitter):
-    """Plain C. The CPU has no fused multiply-add, so the compiler is told not to make one."""
+    """Plain C. The CPU has no fused multiply-add, so the compiler must not make one."""
 
     flags = ("-ffp-contract=off",)
     includes = ("stddef.h", "stdint.h", "string.h")
