@@ -66,7 +66,9 @@ def main(
     """Time programs and baselines in turn on the same problems."""
     console = Console(stderr=as_json, width=160)
     cpus = _cpus(threads)
-    workers = [Worker(one, cpus, threads) for one in (*native.ours(_targets(target), db), *native.chosen(baseline))]
+    workers = [
+        Worker(one, cpus, threads) for one in (*native.morello_runners(_targets(target), db), *native.chosen(baseline))
+    ]
     limiter = Worker(_LIMITS, cpus[:1], 1)
     results: list[Result] = []
     limits: dict[str, float] = {}

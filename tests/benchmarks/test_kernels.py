@@ -96,7 +96,7 @@ def test_suites_are_not_empty() -> None:
 
 
 def test_names_of_runners_are_distinct() -> None:
-    names = [one.name for one in (*native.ours(["x86_avx2", "x86_avx512"], ""), *native.BASELINES)]
+    names = [one.name for one in (*native.morello_runners(["x86_avx2", "x86_avx512"], ""), *native.BASELINES)]
     assert len(set(names)) == len(names)
 
 

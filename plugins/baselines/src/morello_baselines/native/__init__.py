@@ -70,7 +70,7 @@ def chosen(names: Sequence[str]) -> list[Baseline]:
     return [one for one in BASELINES if (one.name.startswith(tuple(names)) if names else not one.asked)]
 
 
-def ours(targets: Sequence[str], database: str) -> list[Baseline]:
+def morello_runners(targets: Sequence[str], database: str) -> list[Baseline]:
     """Return Morello for each target: AVX2 competes with its class, everything else with all."""
     return [
         Baseline(
