@@ -24,14 +24,16 @@ PROGRAMS = [text for language, text in BLOCKS if language == "python" and not te
 
 def test_there_are_programs_and_excerpts() -> None:
     assert len(PROGRAMS) > 0
-    assert len(EXCERPTS) > 5
+    assert len(EXCERPTS) > 3
 
 
 @pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")
 @pytest.mark.parametrize("text", PROGRAMS, ids=range(len(PROGRAMS)))
 def test_programs_run_as_they_stand(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(text, "page", "exec"), {})
-    assert "_mm256_fmadd_ps" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "passed" in printed
+    assert "_mm256_fmadd_ps" in printed or "to_sigmoid" in printed
     assert len(text.splitlines()) <= 30
 
 
