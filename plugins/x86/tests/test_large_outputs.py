@@ -7,7 +7,6 @@ from itertools import cycle
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing.scheduled import check, in_turns
 
 from morello import api
 from morello.build.toolchain import Compiler
@@ -15,6 +14,8 @@ from morello.errors import MorelloError
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.schedule import lines, schedule_of
+
+from .scheduled import check, in_turns
 
 #: Images and filters whose rows or columns are of several dimensions.
 IMAGES = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing.scheduled import check
 
 from morello.plugins.registry import Registry
+
+from .scheduled import check
 
 
 @pytest.mark.slow

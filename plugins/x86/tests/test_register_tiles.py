@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from morello_x86.calibration.peak import FEATURES
+from morello_x86.calibration.tile_times import measure
 from morello_x86.kernels import register_tiles
-from morello_x86.kernels.multiply_add import F32_FMA, NARROW
+from morello_x86.kernels.multiply_add import F32_FMA, MULTIPLY_ADDS, NARROW, families
 from morello_x86.kernels.tile_cost import cost_of_tiles
-from morello_x86.kernels.tile_cycles import TILE_CYCLES
-from morello_x86.kernels.tile_tables import tables
+from morello_x86.kernels.tile_tables import shipped_cycles, tables
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing import scheduled
-from morello_x86_testing.peak import FEATURES
-from morello_x86_testing.scheduled import in_turns
-from morello_x86_testing.tile_cycles import measure
 
 from morello.build.toolchain import Compiler, available_compilers
 from morello.errors import PluginError
@@ -24,7 +21,13 @@ from morello.plugins import Microkernel, Profile, Target, TargetPlugin
 from morello.plugins.registry import Registry
 from morello.testing import KernelCheck, Trials, kernel_checks
 
+from . import scheduled
+from .scheduled import in_turns
+
 PLUGINS = {8: AVX2, 16: AVX512}
+TILE_CYCLES = {
+    (adds.name, size): shipped_cycles(adds, size) for widest in MULTIPLY_ADDS for adds, size in families(widest)
+}
 #: Vector registers, by values of f32 in each.
 REGISTERS = {8: 16, 16: 32}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
-from morello_x86_testing.scheduled import check, in_turns
 
 from morello import api
 from morello.build.toolchain import Compiler
@@ -13,6 +12,8 @@ from morello.frontend.parser import parse_spec
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.schedule import lines, schedule_of
+
+from .scheduled import check, in_turns
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
 KERNEL, OF_BF16 = "RowsTimesMatrixAccum", "RowsTimesMatrixBf16Accum"

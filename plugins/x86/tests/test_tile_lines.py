@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import pytest
+from morello_x86.calibration.tile_lines import Taken, Walks, cases_of, measure, reading
 from morello_x86.kernels.tile_cost import Lines
-from morello_x86_testing.tile_lines import Taken, Walks, cases_of, measure, reading
 
 from morello.build.toolchain import find_compiler
 
@@ -53,7 +53,7 @@ def test_what_lines_cost_is_found(size: int) -> None:
     }
     found = measure(size, Known(size, levels))
     for level, lines in levels.items():
-        for one, other in zip(attrs.astuple(found[level]), attrs.astuple(lines), strict=True):
+        for one, other in zip(found[level], lines, strict=True):
             assert one == pytest.approx(other, abs=2), level
 
 

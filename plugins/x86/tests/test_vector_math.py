@@ -1,6 +1,6 @@
 """Vector functions are as accurate as they say, on a sample of all floats and on those that are special.
 
-`python -m morello_x86_testing.ulps` takes every float there is.
+`python -m tools.ulps` takes every float there is.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 from morello_x86.kernels.vector_math import FUNCTIONS
-from morello_x86_testing.scheduled import in_turns
-from morello_x86_testing.ulps import EXACT, FEATURES, FLAGS, measure
 
 from morello.build.toolchain import Compiler
 from morello.host import missing_features
+from tools.ulps import EXACT, FEATURES, FLAGS, measure
+
+from .scheduled import in_turns
 
 pytestmark = pytest.mark.slow
 

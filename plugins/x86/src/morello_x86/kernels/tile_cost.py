@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 import attrs
 import numpy as np
@@ -37,8 +38,7 @@ _FORWARDED, _FEW = 80, 4
 Taken = tuple[Num, Num]
 
 
-@attrs.frozen
-class TileTimes:
+class TileTimes(NamedTuple):
     """Cost of a tile of `rows`×`vectors`: hundredths of a cycle for a step of k, and tenths of a cycle to start.
 
     `start` is for tiles that read their sums, `zero` for those whose sums start at 0. It is negative where steps wait
@@ -52,8 +52,7 @@ class TileTimes:
     zero: int
 
 
-@attrs.frozen
-class Lines:
+class Lines(NamedTuple):
     """Cost of a cache line from one level, in tenths of a cycle.
 
     `stream` overlaps with the sums, and so does `half_page` or `page` for each run of lines where runs lie a multiple

@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import cache
 from itertools import starmap
 
-import attrs
-
 from morello.plugins import Machine, Tables
 from morello.plugins.measure import Rows
 from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
-from morello_x86.kernels.tile_cycles import LEVEL_LINES, TILE_CYCLES
+from morello_x86.kernels.tile_rows import LEVEL_LINES, LIMITS, ROWS
 
 #: A row for each of `LEVELS`, in tenths of a cycle: the fields of `Lines`.
 LINES = "tile_lines"
@@ -35,31 +33,33 @@ def limits_table(adds: MultiplyAdd) -> str:
     return f"tile_limits_{adds.name.lower() or 'f32'}"
 
 
-def rows_of(cycles: TileCycles) -> Rows:
-    """Return the rows of the table of tiles."""
-    return tuple((one.rows, one.vectors, one.step, one.start, one.zero) for one in cycles.tiles)
-
-
-def limits_of(cycles: TileCycles) -> Rows:
-    """Return the row of the table of limits."""
-    return ((cycles.latency, cycles.add, cycles.load, cycles.mask),)
+def _shipped(adds: MultiplyAdd, size: int) -> Tables:
+    """Return the shipped tables of a family in vectors of `size` bytes."""
+    limits = (*LIMITS[adds.name, size], 50 if size == 32 else 0)
+    return {tiles_table(adds): ROWS[adds.name, size], limits_table(adds): (limits,), LINES: LEVEL_LINES[size]}
 
 
 def tables(size: int) -> Tables:
     """Return the shipped tables of tiles in vectors of up to `size` bytes, measured on one machine."""
     found: dict[str, Rows] = {}
     for adds, width in families(size):
-        cycles = TILE_CYCLES[adds.name, width]
-        found |= {tiles_table(adds): rows_of(cycles), limits_table(adds): limits_of(cycles)}
-    lines = (LEVEL_LINES[size][level] for level in LEVELS)
-    return {**found, LINES: tuple(map(attrs.astuple, lines))}
+        found |= _shipped(adds, width)
+    return {**found, LINES: LEVEL_LINES[size]}
+
+
+def shipped_cycles(adds: MultiplyAdd, size: int) -> TileCycles:
+    """Return the shipped costs of tiles in vectors of `size` bytes."""
+    return _cycles_in(_shipped(adds, size), adds, size)
 
 
 def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
     """Return the costs of tiles in vectors of `size` bytes on a machine."""
-    shipped = TILE_CYCLES[adds.name, size]
-    names = (tiles_table(adds), limits_table(adds), LINES)
-    return _cycles(shipped.values, shipped.taken, adds.in_parts, *(machine.tables[name] for name in names))
+    return _cycles_in(machine.tables, adds, size)
+
+
+def _cycles_in(found: Tables, adds: MultiplyAdd, size: int) -> TileCycles:
+    rows = (found[name] for name in (tiles_table(adds), limits_table(adds), LINES))
+    return _cycles(size // adds.sum_bytes, adds.taken, adds.in_parts, *rows)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Functions of vectors of 32-bit floats in C: exp, and functions built on it.
 
 All of them take every float: they overflow to infinity, underflow through the subnormals, and give NaN for NaN.
-`python -m morello_x86_testing.ulps` measures the errors that are stated here, on all 2^32 arguments.
+`python -m tools.ulps` measures the errors that are stated here, on all 2^32 arguments.
 
 exp(x) is 2^n · exp(r) with n = round(x / ln 2), r = x - n·ln 2 in two steps, and a polynomial for exp(r). The power of
 two is applied in two factors, which are both normal numbers, so that only the last product rounds into the

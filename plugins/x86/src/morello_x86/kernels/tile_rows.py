@@ -1,14 +1,25 @@
-"""Cycles of register tiles of types other than f32, on the same machine as those of f32 in `tile_cycles`.
+"""Measured costs of register tiles on a core of Zen 5 with AVX-512: the tables that the x86 targets declare.
 
-`python -m morello_x86_testing.tile_cycles` measures such tables. Rows are the better ones of gcc 12 and clang 14.
+`python -m tools.tile_cycles` measures those of tiles. Each row is the better one of gcc 12 and clang 14.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from morello.plugins.measure import Rows
+
+#: By bytes of a vector, a row of `Lines` for each level: L1, L2, and GL, which is L3. Rows at other distances than
+#: multiples of a page take next to nothing. Wide tiles read two lines of a row and more, and fetch those ahead that are
+#: a page apart: 8×48 and 4×64 take 0 to 6 tenths of a cycle longer a step from L2 than from L1, and 2 to 9 from L3.
+LEVEL_LINES: Mapping[int, Rows] = {
+    32: ((0, 0, 2, 0, 0, 0), (14, 1, 10, 10, 10, 80), (25, 2, 20, 60, 60, 110)),
+    64: ((0, 0, 2, 0, 0, 0), (14, 1, 1, 10, 10, 80), (25, 2, 3, 60, 20, 50)),
+}
+
 #: By family and bytes of a vector, in hundredths of a cycle: a multiply-add that waits, one that does not, and a load.
 LIMITS: Mapping[tuple[str, int], tuple[int, int, int]] = {
+    ("", 64): (400, 51, 50),
     ("Vdpbf16ps", 64): (599, 51, 50),
     ("Bf16", 64): (397, 52, 55),
     ("Vpdpbusd", 64): (400, 51, 50),
@@ -17,6 +28,8 @@ LIMITS: Mapping[tuple[str, int], tuple[int, int, int]] = {
     ("Vpmaddubsw", 64): (160, 60, 50),
     ("Vpmulld", 64): (159, 59, 50),
     ("Vpmullw", 64): (160, 60, 50),
+    ("", 32): (400, 51, 50),
+    ("Narrow", 32): (400, 51, 50),
     ("Bf16", 32): (396, 54, 55),
     ("Vpdpbusd", 32): (401, 52, 50),
     ("Vpmaddwd", 32): (212, 81, 75),
@@ -27,7 +40,34 @@ LIMITS: Mapping[tuple[str, int], tuple[int, int, int]] = {
 
 #: Rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.
 # fmt: off
-ROWS: Mapping[tuple[str, int], tuple[tuple[int, int, int, int, int], ...]] = {
+_F32 = (
+    (1, 1, 102, 11, -4), (2, 1, 152, 33, 31), (3, 1, 215, -7, -69), (4, 1, 254, 49, 29), (5, 1, 304, 58, 39),
+    (6, 1, 411, -157, -188), (7, 1, 465, -166, -117), (8, 1, 460, 81, 50), (9, 1, 515, 55, 30),
+    (10, 1, 622, -109, -86), (11, 1, 663, 119, 25), (12, 1, 741, 106, 56), (13, 1, 771, 123, -15),
+    (14, 1, 799, 103, -16), (1, 2, 152, 22, 11), (2, 2, 231, -7, -18), (3, 2, 304, 6, 1), (4, 2, 468, -93, -65),
+    (5, 2, 528, -15, -29), (6, 2, 610, -10, 16), (1, 3, 207, 4, -15), (2, 3, 405, 47, 21), (3, 3, 495, -16, -9),
+    (4, 3, 610, 3, 10), (1, 4, 254, 34, 13), (2, 4, 459, 15, -29), (1, 5, 304, 47, 19), (2, 5, 530, -45, -6),
+    (1, 6, 355, 51, 20), (1, 7, 435, -11, -32),
+)
+ROWS: Mapping[tuple[str, int], Rows] = {
+    ("", 32): _F32,
+    ("Narrow", 32): tuple(row for row in _F32 if row[1] == 1),
+    ("", 64): (
+        (1, 1, 102, 33, 30), (2, 1, 153, 39, 31), (3, 1, 211, 4, -7), (4, 1, 254, 73, 50), (5, 1, 304, 78, 58),
+        (6, 1, 354, 66, 57), (7, 1, 446, -89, -52), (8, 1, 460, 70, 56), (9, 1, 512, 81, 47), (10, 1, 568, 80, 1),
+        (11, 1, 617, 87, 52), (12, 1, 667, 120, 64), (13, 1, 725, 115, -53), (14, 1, 772, 88, 82),
+        (16, 1, 879, 154, 20), (20, 1, 1094, 190, 103), (24, 1, 1294, 286, 55), (28, 1, 1527, 14, 122),
+        (30, 1, 1623, 199, 58), (1, 2, 158, -9, 48), (2, 2, 228, -11, 3), (3, 2, 304, 2, 5), (4, 2, 461, -26, -27),
+        (5, 2, 540, -34, -12), (6, 2, 622, 6, -4), (7, 2, 724, 29, 18), (8, 2, 822, 76, 19), (9, 2, 925, 147, 8),
+        (10, 2, 1028, 163, 19), (11, 2, 1135, 233, -3), (12, 2, 1230, 292, 95), (13, 2, 1319, 427, 151),
+        (14, 2, 1429, 473, 251), (1, 3, 203, 67, 48), (2, 3, 305, 14, 6), (3, 3, 506, -16, -33), (4, 3, 613, 26, 5),
+        (5, 3, 764, 35, 14), (6, 3, 919, 166, 2), (7, 3, 1072, 223, 33), (8, 3, 1226, 362, 72),
+        (9, 3, 1398, 283, 124), (1, 4, 253, 76, 55), (2, 4, 454, -32, 0), (3, 4, 616, 27, 10), (4, 4, 820, 54, 3),
+        (5, 4, 1024, 288, 36), (6, 4, 1226, 289, 69), (1, 5, 305, 73, 51), (2, 5, 526, 15, 2), (3, 5, 765, 101, 45),
+        (4, 5, 1030, 259, 28), (5, 5, 1267, 371, 75), (1, 6, 352, 89, 65), (2, 6, 617, 19, 8), (3, 6, 928, 210, 29),
+        (4, 6, 1230, 297, 62), (1, 7, 427, 32, 14), (2, 7, 720, 67, 15), (3, 7, 1091, 258, 29), (1, 8, 463, 64, 31),
+        (2, 8, 809, 129, 60),
+    ),
     ("Vdpbf16ps", 64): (
         (1, 1, 526, -2041, -2041), (2, 1, 599, -1730, -1738), (3, 1, 609, -1227, -1236), (4, 1, 608, -808, -807),
         (5, 1, 610, -555, -591), (6, 1, 612, -416, -388), (7, 1, 627, -277, -281), (8, 1, 631, -220, -104),

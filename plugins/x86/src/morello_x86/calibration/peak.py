@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from morello_x86.emitter import X86Emitter
-from morello_x86.kernels.multiply_add import Lanes, families
-
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.plugins import Peak
+from morello_x86.emitter import X86Emitter
+from morello_x86.kernels.multiply_add import Lanes, families
 
 FEATURES = {32: ("avx2", "fma"), 64: ("avx512f", "avx512vl", "avx512bw")}
 #: Multiply-adds without loads, enough of them to hide their latency: no product is faster. None is computed just once,

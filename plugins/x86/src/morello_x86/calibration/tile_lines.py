@@ -14,14 +14,14 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 import numpy.typing as npt
+
+from morello.ir.index import as_index
+from morello.plugins import Meter
+from morello_x86.calibration.tile_times import lanes_of
 from morello_x86.core import LINE
 from morello_x86.kernels.multiply_add import F32_FMA
 from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import PAGE_BYTES, Lines, smooth_maximum
-
-from morello.ir.index import as_index
-from morello.plugins import Meter
-from morello_x86_testing.tile_cycles import lanes_of
 
 #: Rows and vectors of tiles, by bytes of a vector.
 _TILES = {32: ((1, 2), (6, 2)), 64: ((1, 1), (14, 1), (1, 3), (8, 3))}
@@ -160,11 +160,11 @@ def measure(size: int, meter: Meter) -> Mapping[str, Lines]:
         for level, own in cases.items()
     }
     # Tables of tiles have the cost with all in L1, except for rows that evict one another.
-    return {**found, "L1": attrs.evolve(found["L1"], stream=0, run=0, out=0)}
+    return {**found, "L1": found["L1"]._replace(stream=0, run=0, out=0)}
 
 
 def _mean(fits: Sequence[Lines]) -> Lines:
-    return Lines(*np.rint(np.mean([attrs.astuple(one) for one in fits], axis=0)).astype(int).tolist())
+    return Lines(*np.rint(np.mean(fits, axis=0)).astype(int).tolist())
 
 
 def _fitted(taken: Sequence[Taken]) -> Lines:

@@ -1,6 +1,6 @@
 """Measure how far the vector functions of the x86 targets are off, on every 32-bit float there is.
 
-    python -m morello_x86_testing.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
+    python -m tools.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
 
 Results are compared with those of the C library in double precision, and errors are given in units in the last place
 of the exact result (2^-149 for subnormal ones). `--step 1009` takes every 1009th float instead of all 2^32. The

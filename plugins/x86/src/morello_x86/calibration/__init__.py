@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
 
-import attrs
-
 from morello.plugins import Clock, Measurement, Meter, Peak, Profile, Tables
 from morello.plugins.measure import Rows
 from morello.plugins.profile import ALL_CPUS, THIS_CPU, ProfileFile
 from morello_x86.core import UNITS_PER_CYCLE
 from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import TileCycles
-from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_of, limits_table, rows_of, tables, tiles_table
+from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_table, tables, tiles_table
 
 _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 
@@ -41,7 +39,7 @@ def clock(size: int) -> Clock:
 
 def _peak(size: int, types: tuple[str, ...]) -> Peak | None:
     # Imported here because costs do not depend on it.
-    from morello_x86_testing.peak import peak
+    from morello_x86.calibration.peak import peak
 
     return peak(size, types)
 
@@ -80,24 +78,25 @@ def measurements(size: int) -> tuple[Measurement, ...]:
 
 def _lines(size: int, meter: Meter) -> Rows:
     # Imported here because costs do not depend on it.
-    from morello_x86_testing.tile_lines import measure
+    from morello_x86.calibration.tile_lines import measure
 
     measured = measure(size, meter)
-    return tuple(attrs.astuple(measured[level]) for level in LEVELS)
+    return tuple(measured[level] for level in LEVELS)
 
 
 def _of_family(adds: MultiplyAdd, size: int, shipped: Tables) -> tuple[Measurement, Measurement]:
     def measured(meter: Meter, shapes: Sequence[tuple[int, int]]) -> TileCycles:
         # Imported here because costs do not depend on it.
-        from morello_x86_testing.tile_cycles import measure
+        from morello_x86.calibration.tile_times import measure
 
         return measure(adds, size, [meter.compiler], _FEW if meter.quick else _REPEATS, shapes)
 
     def tiles(meter: Meter) -> Rows:
-        return rows_of(measured(meter, [(rows, vectors) for rows, vectors, *_ in shipped[tiles_table(adds)]]))
+        return measured(meter, [(rows, vectors) for rows, vectors, *_ in shipped[tiles_table(adds)]]).tiles
 
     def limits(meter: Meter) -> Rows:
-        return limits_of(measured(meter, [(1, 1)]))
+        cycles = measured(meter, [(1, 1)])
+        return ((cycles.latency, cycles.add, cycles.load, cycles.mask),)
 
     return (
         Measurement(table=tiles_table(adds), keys=2, measure=tiles, total=_tile),

@@ -1,7 +1,5 @@
 """Measure register tiles on this machine: cycles for a step of k, and to start.
 
-    python -m morello_x86_testing.tile_cycles [--bytes 32 64] [--family Vpdpbusd] [--compiler gcc] [--repeats 40]
-
 The C is printed by the code that programs get it from. Operands are in L1, and calls follow one another on different
 outputs, as in programs. The least of many times is divided by the time of a cycle, measured by a chain of integer
 multiplications: their latency is 3 cycles on every x86-64 core of the last fifteen years.
@@ -9,26 +7,24 @@ multiplications: their latency is 3 cycles on every x86-64 core of the last fift
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import itertools
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
-from morello_x86.kernels.tile_code import Matrix, TilePrinter
-from morello_x86.kernels.tile_cost import TileCycles, TileTimes
-from morello_x86.kernels.tile_cycles import TILE_CYCLES
 
 from morello.build.library import build
 from morello.build.toolchain import Compiler, available_compilers
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
-from morello_x86_testing.peak import FEATURES, MULTIPLY_ADDS_OF_LIMIT, flags_of, limit
+from morello_x86.calibration.peak import MULTIPLY_ADDS_OF_LIMIT, flags_of, limit
+from morello_x86.kernels.multiply_add import Lanes, MultiplyAdd
+from morello_x86.kernels.tile_code import Matrix, TilePrinter
+from morello_x86.kernels.tile_cost import TileCycles, TileTimes
+from morello_x86.kernels.tile_tables import shipped_cycles
 
 REGISTERS = {32: 16, 64: 32}
 #: Bytes of both factors at most, so that they stay in L1, and steps of k.
@@ -191,7 +187,7 @@ def measure(
     programs use. The CPU must have vectors of this width; if it lacks the instruction, the shipped costs are returned.
     A call takes seconds, mostly to compile. Costs of lines are not measured.
     """
-    lanes, shipped = lanes_of(adds, size), TILE_CYCLES[adds.name, size]
+    lanes, shipped = lanes_of(adds, size), shipped_cycles(adds, size)
     if missing_features(adds.cpu_features):
         return shipped
     tables = [
@@ -219,33 +215,3 @@ def _measured(library: _Library, repeats: int) -> tuple[list[TileTimes], float]:
         starts = [(sum(times) - step * (few + many)) / 2 for times in (reads, zeroes)]
         tiles.append(TileTimes(program.rows, program.vectors, round(100 * step), *(round(10 * one) for one in starts)))
     return tiles, least[0] / cycle / MULTIPLY_ADDS_OF_LIMIT
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bytes", nargs="+", type=int, choices=MULTIPLY_ADDS, default=list(MULTIPLY_ADDS))
-    parser.add_argument("--family", nargs="+", help="as kernels' names end, f32 for the plain ones; all by default")
-    parser.add_argument("--compiler", choices=[one.name for one in available_compilers()])
-    parser.add_argument("--repeats", type=int, default=30)
-    arguments = parser.parse_args()
-    compilers = [one for one in available_compilers() if arguments.compiler in (None, one.name)]
-    families = [(size, adds) for size in arguments.bytes for adds in MULTIPLY_ADDS[size]]
-    for size, adds in families:
-        name = adds.name or "f32"
-        if arguments.family and name not in arguments.family:
-            continue
-        if missing := missing_features((*FEATURES[size], *adds.cpu_features)):
-            print(f"{name} in {size} bytes: left out, this CPU lacks {', '.join(missing)}")
-            continue
-        table = measure(adds, size, compilers, arguments.repeats)
-        print(f"{name} in {size} bytes: a multiply-add without loads takes {table.add / 100} cycles")
-        for one in table.tiles:
-            share = 100 * one.rows * one.vectors * table.add / one.step
-            shown = f"{one.rows}x{one.vectors * table.values}: {share:.0f} % of the limit"
-            print(f"    ({one.rows}, {one.vectors}, {one.step}, {one.start}, {one.zero}),  # {shown}")
-        sys.stdout.flush()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

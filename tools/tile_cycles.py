@@ -1,0 +1,46 @@
+"""Measure the tables of register tiles on this machine, and print them as `morello_x86.kernels.tile_rows` has them.
+
+python -m tools.tile_cycles [--bytes 32 64] [--family Vpdpbusd] [--compiler gcc] [--repeats 40]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from morello_x86.calibration.peak import FEATURES
+from morello_x86.calibration.tile_times import measure
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS
+
+from morello.build.toolchain import available_compilers
+from morello.host import missing_features
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bytes", nargs="+", type=int, choices=MULTIPLY_ADDS, default=list(MULTIPLY_ADDS))
+    parser.add_argument("--family", nargs="+", help="as kernels' names end, f32 for the plain ones; all by default")
+    parser.add_argument("--compiler", choices=[one.name for one in available_compilers()])
+    parser.add_argument("--repeats", type=int, default=30)
+    arguments = parser.parse_args()
+    compilers = [one for one in available_compilers() if arguments.compiler in (None, one.name)]
+    families = [(size, adds) for size in arguments.bytes for adds in MULTIPLY_ADDS[size]]
+    for size, adds in families:
+        name = adds.name or "f32"
+        if arguments.family and name not in arguments.family:
+            continue
+        if missing := missing_features((*FEATURES[size], *adds.cpu_features)):
+            print(f"{name} in {size} bytes: left out, this CPU lacks {', '.join(missing)}")
+            continue
+        table = measure(adds, size, compilers, arguments.repeats)
+        print(f"{name} in {size} bytes: a multiply-add without loads takes {table.add / 100} cycles")
+        for one in table.tiles:
+            share = 100 * one.rows * one.vectors * table.add / one.step
+            shown = f"{one.rows}x{one.vectors * table.values}: {share:.0f} % of the limit"
+            print(f"    ({one.rows}, {one.vectors}, {one.step}, {one.start}, {one.zero}),  # {shown}")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
