@@ -34,14 +34,17 @@ def rows(title: str) -> list[list[str]]:
 def test_steps_are_those_of_x86_avx2(avx2: Target) -> None:
     usages = [rewrite.usage() for rewrite in rewrites_of(avx2)]
     extra = ["subschedule [N, ...] { ... }", "synthesize"]
-    assert re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE) == usages + extra
-    for name in ("x86_avx512",):
-        assert [rewrite.usage() for rewrite in rewrites_of(installed().target(name))] == usages
+    tables = section("Pipelines") + section("Inner stages of softmax")
+    named = re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE) + re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)
+    steps = [one.replace(" TO", " to LEVEL [as LAYOUT] [VECTOR]") for one in named if one not in BY_NAME]
+    assert sorted(steps) == sorted(usages + extra)
+    assert [rewrite.usage() for rewrite in rewrites_of(installed().target("x86_avx512"))] == usages
 
 
 def test_operations() -> None:
-    assert {name for name, *_ in rows("Operations")} == {*BY_NAME, "Compose"}
-    for name, dims, named, _ in rows("Operations"):
+    described = [row for row in rows("Operations") + rows("Inner stages of softmax") if len(row) == 4]
+    assert {name for name, *_ in described} == {*BY_NAME, "Compose"}
+    for name, dims, named, _ in described:
         op = BY_NAME.get(name)
         if op is None:
             continue
