@@ -19,10 +19,10 @@ from morello.ir.program import Program
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.run.arrays import empty
-from morello.testing.fixtures import isolated
 from morello.testing.sanitize import SANITIZERS, run_sanitized
+from tools.fixtures import cli, isolated, refused, runnable, write
 
-__all__ = ["isolated"]
+__all__ = ["cli", "isolated", "refused", "runnable", "write"]
 
 # The same examples are drawn every time, so that tests fail for a change and not by chance.
 # `pytest --hypothesis-profile varied` draws others.

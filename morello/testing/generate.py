@@ -18,7 +18,6 @@ from morello.ir.impl import Expansion, Impl, Node, Part, expand
 from morello.ir.layout import Dynamic, Layout
 from morello.ir.ops.base import PARAMETER, Operation, Value
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
-from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.machine import MemoryLevel
@@ -30,7 +29,6 @@ from morello.rewrites.select import Select
 from morello.rewrites.softmax_per_part import ParallelSplitSoftmax
 from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
-from morello.testing.reach import Reach
 
 
 def random_tensor(
@@ -97,11 +95,6 @@ def random_parameters(rng: random.Random, op: Operation) -> Operation:
     return op
 
 
-def made_for(op: Operation, shape: tuple[int, ...]) -> Operation:
-    """Return the operation as it is at this shape: parts are as long as the shape's last dimension."""
-    return attrs.evolve(op, of=shape[-1]) if isinstance(op, SoftmaxDenominatorAndMaxPerPart) else op
-
-
 def _value(rng: random.Random, field: attrs.Attribute, kind: type) -> Value:
     if kind is str:
         # The words that there are stand in the field's type.
@@ -135,22 +128,27 @@ class RandomPrograms:
 
     The first `wild` steps from the root down are drawn from all that apply, and from more that search does not
     try: tiles and splits of any size, moves to any layout. Below, steps that lead to microkernels soon are
-    preferred, and dead ends are backed out of.
+    preferred, and dead ends are backed out of. `hopeless` returns True for Specs that have no program.
     """
 
     def __init__(
-        self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 250, reach: Reach | None = None
+        self,
+        target: Target,
+        rng: random.Random,
+        wild: int = 4,
+        attempts: int = 250,
+        hopeless: Callable[[LogicalSpec], bool] = lambda logical: False,
     ):
         self._target, self._rng, self._wild, self._attempts = target, rng, wild, attempts
         self._steps: dict[LogicalSpec, list[Rewrite]] = {}
         self._expansions: dict[tuple[LogicalSpec, Rewrite], Expansion | None] = {}
-        self._reach = reach or Reach(target)
+        self._no_program = hopeless
         self._dead: set[LogicalSpec] = set()
         self._left = self._wild_now = 0
 
     def draw(self, spec: Spec) -> Impl | None:
         """Return a random program for `spec`; None if a bounded number of attempts, ever less wild, found none."""
-        if self._reach.hopeless(spec.logical):
+        if self._no_program(spec.logical):
             return None
         for wild in (*range(self._wild, 0, -2), 0, _CAREFUL):
             self._left, self._wild_now = self._attempts, wild
@@ -184,7 +182,7 @@ class RandomPrograms:
         return None
 
     def _hopeless(self, part: Part) -> bool:
-        return part.logical in self._dead or self._reach.hopeless(part.logical)
+        return part.logical in self._dead or self._no_program(part.logical)
 
     def _drawn(self, logical: LogicalSpec, wild: bool) -> Iterator[Rewrite]:
         """Steps to try on a Spec, in random order."""

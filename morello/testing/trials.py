@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import faulthandler
-import os
-import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from multiprocessing.connection import Connection
+from collections.abc import Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
 
-from morello.build.toolchain import Compiler, find_compiler, timeout_seconds
+from morello.build.toolchain import Compiler, find_compiler
 from morello.errors import MorelloError, VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.ir.impl import Node
@@ -22,7 +18,6 @@ from morello.run.arrays import pack, random_values, unpack
 from morello.run.function import NativeFunction
 from morello.schedule import schedule_of
 from morello.testing.batch import build_together
-from morello.testing.children import forked
 from morello.testing.sanitize import Job, run_all_sanitized
 from morello.verify.check import check_results, verify
 from morello.verify.datasets import DataSet, DataSetting, data_sets
@@ -83,51 +78,9 @@ class Trials:
             text = spec_file(trial.impl, self.target)
             raise VerificationError(f"{error.message}\n\n{text}", error.hint) from error
 
-    def outcomes(self) -> Iterator[str | None]:
-        """Yield each program's fault in turn, None if it has none. One that crashes or hangs is at fault itself."""
-        done = 0
+    def build(self) -> None:
+        """Build all programs, and run them under the sanitizers if asked to."""
         _ = self._sanitized if self._sanitize else self._built
-        while done < len(self.impls):
-            for error in self._run_apart(done):
-                done += 1
-                yield error
-
-    def _run_apart(self, first: int) -> Iterator[str | None]:
-        """Yield the faults from program `first` on, found in a process of its own, which ends at one that crashes."""
-        process, mine = forked(partial(self._report, first))
-        try:
-            for index in range(first, len(self.impls)):
-                try:
-                    ended = "does not end" if not mine.poll(timeout_seconds()) else None
-                    fault = None if ended else mine.recv()
-                except EOFError:
-                    process.join()
-                    ended, fault = f"crashes: exit code {process.exitcode}", None
-                if ended:
-                    yield f"p{index} {ended}\n\n{spec_file(self.impls[index], self.target)}"
-                    return
-                yield fault
-        finally:
-            process.kill()
-            process.join()
-            mine.close()
-
-    def _report(self, first: int, to: Connection) -> None:
-        faulthandler.disable()  # The parent says what crashed.
-        # More threads than CPUs that wait for one another by trying again and again take forever.
-        os.environ["OMP_WAIT_POLICY"] = "passive"
-        # If the parent's thread has run OpenMP loops, its copy here waits for threads that a fork leaves behind.
-        thread = threading.Thread(target=self._report_each, args=(first, to))
-        thread.start()
-        thread.join()
-
-    def _report_each(self, first: int, to: Connection) -> None:
-        for index in range(first, len(self.impls)):
-            try:
-                self.check(index)
-                to.send(None)
-            except MorelloError as error:
-                to.send(error.message)
 
     @cached_property
     def _built(self) -> list[_Trial]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from .conftest import Cli, Write
+from tools.fixtures import Cli, Write
 
 #: Two lines of memory are set: what `hit_cost` says, each.
 ZEROS = "spec zeros = FillZero(32, (f32, GL), serial)\n"

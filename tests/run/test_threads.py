@@ -21,8 +21,8 @@ from morello.build.toolchain import Compiler, find_compiler, thread_flags
 from morello.codegen.threads import MAX_THREADS
 from morello.errors import ArgumentError, MorelloError, ToolchainError, VerificationError
 from morello.run.arrays import empty
-from morello.testing.children import forked
 from morello.testing.sanitize import run_sanitized
+from tools.children import forked
 
 #: Each tile is packed into a buffer of its thread's own, of more than the stack is to hold.
 SCHEDULE = """\

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.testing.children import forked
+from tools.children import forked
 from tools.faults.pieces import TARGET, Broken, look, make, piece, require
 
 

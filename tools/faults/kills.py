@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from morello.db.store import SpecStore
-from morello.testing.children import forked
+from tools.children import forked
 from tools.faults.pieces import TARGET, look, piece, require
 
 

@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from morello.plugins.registry import installed
-from morello.testing.children import forked
+from tools.children import forked
 from tools.fuzz.examine import (
     EQUAL,
     FAILED,

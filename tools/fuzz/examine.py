@@ -22,6 +22,7 @@ from morello.search.library import library
 from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook
 from morello.testing.trials import Trials
+from tools.fuzz.isolated import outcomes
 from tools.fuzz.specs import drawn_spec
 
 _T = TypeVar("_T")
@@ -128,7 +129,7 @@ class Examiner:
 
     def _verified(self, programs: dict[int, tuple[Node, str | None]]) -> Iterator[Outcome]:
         trials = Trials([impl for impl, _ in programs.values()], self.target, flags=FLAGS, seed=self.seed)
-        faults = trials.outcomes() if programs else iter(())
+        faults = outcomes(trials) if programs else iter(())
         for (number, (_, brute)), fault in zip(programs.items(), faults, strict=True):
             if fault is None:
                 yield Outcome(number, self.target.name, VERIFIED, brute)

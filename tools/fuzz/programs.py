@@ -16,11 +16,12 @@ from morello.ir.dtypes import DType
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops import Operation
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
-from morello.testing.generate import RandomPrograms, made_for, random_parameters, random_spec
-from morello.testing.reach import Reach
+from morello.testing.generate import RandomPrograms, random_parameters, random_spec
 from tools.fuzz.graphs import random_compose
+from tools.fuzz.reach import Reach
 
 Types: TypeAlias = tuple[DType, ...]
 
@@ -36,6 +37,11 @@ _MOST_CALLS = 150
 _DRAWN_TYPES = 200
 #: An operation, or its combination of data types, is skipped after this number of draws without a program.
 _PATIENCE_OP, _PATIENCE_TYPES = 80, 8
+
+
+def made_for(op: Operation, shape: tuple[int, ...]) -> Operation:
+    """Return the operation as it is at this shape: parts are as long as the shape's last dimension."""
+    return attrs.evolve(op, of=shape[-1]) if isinstance(op, SoftmaxDenominatorAndMaxPerPart) else op
 
 
 @attrs.frozen
@@ -127,7 +133,9 @@ class Draws:
         if dtypes is None or any(product(one.shape(shape)) > volume for one in configured.operands(len(shape))):
             return None
         spec = random_spec(drawing, self.target, configured, shape, dtypes, among, any_layout=drawing.random() < 0.5)
-        impl = RandomPrograms(self.target, drawing, wild=drawing.choice([0, 2, 4, 6]), reach=self._reach).draw(spec)
+        impl = RandomPrograms(
+            self.target, drawing, wild=drawing.choice([0, 2, 4, 6]), hopeless=self._reach.hopeless
+        ).draw(spec)
         key = (name, dtypes)
         if not isinstance(impl, Node):
             self.redrawn[key] += 1

@@ -29,6 +29,7 @@ from morello.host import missing_features
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.testing.trials import FLAGS, Trials
+from tools.fuzz.isolated import outcomes
 from tools.fuzz.programs import Drawn, Draws
 
 TARGETS = ("x86_avx2", "x86_avx512")
@@ -103,7 +104,7 @@ def run(options: argparse.Namespace, console: Console) -> Tally:
                     seed=options.seed,
                 )
                 before = len(tally.failures)
-                tally.add(each.target, drawn, [*trials.outcomes()], options.seed)
+                tally.add(each.target, drawn, [*outcomes(trials)], options.seed)
                 for failure in tally.failures[before:]:
                     bar.console.print(failure, markup=False, highlight=False)
                 bar.update(task, advance=len(drawn), description=f"{len(tally.failures)} failures")

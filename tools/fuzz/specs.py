@@ -16,8 +16,8 @@ from morello.ir.ops import Operation
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.testing.generate import random_parameters, random_spec
-from morello.testing.reach import Reach
 from tools.fuzz.graphs import random_compose
+from tools.fuzz.reach import Reach
 
 #: The most points of an iteration space and values of an operand: small, so that proofs are fast.
 _VOLUMES = (4, 8, 16, 32, 64)

@@ -12,6 +12,7 @@ from morello.ir.ops.compose import Compose
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.testing.trials import Trials, spec_file
+from tools.fuzz.isolated import outcomes
 from tools.fuzz.programs import COMPOSE, Draws
 from tools.fuzz.sweep import toy_plugin
 
@@ -56,7 +57,7 @@ def test_faults_are_told_one_by_one(code: str, told: str, monkeypatch: pytest.Mo
     # Threads that wait for one another take long on a busy machine, as if they did not end.
     right = [one for one in Draws(target, 1, ["Move"]).programs(9) if one.impl.spec.logical.serial]
     drawn = [right[0], *wrong, right[1]]
-    faults = [*Trials([one.impl for one in drawn], target).outcomes()]
+    faults = [*outcomes(Trials([one.impl for one in drawn], target))]
     assert [fault is None for fault in faults] == [True, False, True]
     assert told in str(faults[1])
     assert "select Zero" in str(faults[1])

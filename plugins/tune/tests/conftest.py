@@ -5,19 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import settings
 from morello_tune import TuningCandidate
 
 from morello import api
 from morello.api.goals import Goal
 from morello.search.budget import SearchBudget
-from morello.testing.fixtures import cli, isolated, refused, runnable, write
-
-__all__ = ["cli", "isolated", "refused", "runnable", "write"]
-
-settings.register_profile("repeated", derandomize=True, deadline=None)
-settings.register_profile("varied", deadline=None)
-settings.load_profile("repeated")
 
 #: Little memory, so that small products have several tiles in each level.
 LIMITS = "[64, 512, 512, 4096, 1048576]"

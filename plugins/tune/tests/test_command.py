@@ -21,7 +21,7 @@ from morello import api
 from morello.db import measured as measured_db
 from morello.db.store import SpecStore
 from morello.host import missing_features
-from morello.testing.fixtures import Cli, Write
+from tools.fixtures import Cli, Write
 
 pytestmark = pytest.mark.skipif(
     bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
-from morello.testing.children import forked
+from tools.children import forked
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_copy_tells_what_it_finds() -> None:
@@ -20,7 +23,7 @@ def test_a_copy_tells_what_it_finds() -> None:
 def test_an_interrupt_in_the_middle_of_a_fork_is_not_lost() -> None:
     program = """
         import os, signal
-        from morello.testing.children import forked
+        from tools.children import forked
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -29,5 +32,7 @@ def test_an_interrupt_in_the_middle_of_a_fork_is_not_lost() -> None:
         except KeyboardInterrupt:
             print("interrupted")
     """
-    ended = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", dedent(program)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert ended.stdout == "interrupted\n", ended.stderr

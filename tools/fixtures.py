@@ -1,4 +1,4 @@
-"""Pytest fixtures for tests of commands and plugins. Import those that you need into your `conftest.py`."""
+"""Pytest fixtures for tests of commands and plugins."""
 
 from __future__ import annotations
 
