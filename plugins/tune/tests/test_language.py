@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +19,6 @@ import attrs
 import pytest
 from morello_tune import TuningOptions
 from morello_tune import tune as tune_goal
-from morello_tune.proposers.command import CommandModel
 from morello_tune.proposers.language import Spent, Unanswered
 from morello_tune.proposers.openai import OpenAIModel, OpenAISettings, settings
 from morello_tune.proposers.prompts import chosen_item, schedule_in
@@ -121,7 +119,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         running.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        given = {"base_url": f"http://127.0.0.1:{server.server_port}/v1", "model": "stub", "key": KEY, "backoff": 0.01}
+        given = {"base_url": f"http://127.0.0.1:{server.server_port}/v1", "model": "stub", "key": KEY}
         for name, value in {**given, "timeout": 5, **options}.items():
             monkeypatch.setenv(f"MORELLO_OPENAI_{name.upper()}", str(value))
         return state
@@ -256,17 +254,26 @@ def billed(texts: list[str], most: int = 50) -> Any:
     return 200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}], "usage": usage}).encode()
 
 
+def answer_of(endpoint: OpenAIModel) -> str:
+    return asyncio.run(endpoint.answer("SYSTEM", ["x"]))
+
+
 def answers_of(endpoint: OpenAIModel, count: int) -> list[str]:
     """Request `count` answers in parallel; return those that were given."""
 
-    def ask(number: int) -> str:
-        try:
-            return endpoint.answer("SYSTEM", ["x" * (300 + number % 7)])
-        except Spent:
-            return ""
+    async def asked() -> list[str | BaseException]:
+        texts = ["x" * (300 + number % 7) for number in range(count)]
+        slots = asyncio.Semaphore(8)
 
-    with ThreadPoolExecutor(8) as pool:
-        return [one for one in pool.map(ask, range(count)) if one]
+        async def one(text: str) -> str:
+            async with slots:
+                return await endpoint.answer("SYSTEM", [text])
+
+        return await asyncio.gather(*map(one, texts), return_exceptions=True)
+
+    found = asyncio.run(asked())
+    assert all(isinstance(one, str | Spent) for one in found)
+    return [one for one in found if isinstance(one, str)]
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 4000}, {"money": 0.008, "price_in": 1, "price_out": 10}])
@@ -275,7 +282,7 @@ def test_parallel_requests_keep_to_the_budget_exactly(serve: Callable[..., Serve
         time.sleep(0.005)
         return billed(texts)
 
-    server = serve(script, parallel=8, max_tokens=50, **limit)
+    server = serve(script, parallel=8, max_tokens=50, retries=0, **limit)
     endpoint = OpenAIModel(settings())
     answers, facts = answers_of(endpoint, 40), endpoint.facts()
     assert len(answers) == len(server.prompts) == facts["requests"]
@@ -298,14 +305,14 @@ def test_unreported_usage_counts_in_full_and_refused_requests_do_not(serve: Call
     spent: list[int] = []
     for _ in range(4):
         with suppress(Unanswered):
-            endpoint.answer("SYSTEM", ["x"])
+            answer_of(endpoint)
         spent.append(endpoint.facts()["tokens in"] + endpoint.facts()["tokens out"])
     assert spent[0] > 50
     assert spent == [spent[0], spent[0], spent[0] + 30, 2 * spent[0] + 30]
 
 
 def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal) -> None:
-    server = serve(answering(GOOD, tokens=300), parallel=1, tokens=10_500, max_tokens=600)
+    server = serve(answering(GOOD, tokens=300), parallel=1, tokens=10_500, max_tokens=600, retries=0)
     done = tune(slow, plans=2, iterations=9)
     # Requests reserve less than 10,000 tokens, and use 900.
     assert 10_500 - 10_000 <= 900 * len(server.prompts) <= 10_500
@@ -323,8 +330,8 @@ HEAD = [b"HTTP/1.0 200 OK\r\n", b"Content-Type: application/json\r\n", b"\r\n"]
 def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server], pieces: list[bytes]) -> None:
     serve(lambda texts: pieces, timeout=0.2, retries=1)
     began = time.monotonic()
-    with pytest.raises(Unanswered, match="timed out; tried 2 times"):
-        OpenAIModel(settings()).answer("SYSTEM", ["x"])
+    with pytest.raises(Unanswered, match="timed out"):
+        answer_of(OpenAIModel(settings()))
     assert 0.4 <= time.monotonic() - began < 5
 
 
@@ -354,21 +361,6 @@ def test_an_interrupt_does_not_wait_for_answers(
     began = time.monotonic()
     assert tune(slow, name=name).interrupted
     assert time.monotonic() - began < 12
-
-
-def test_a_command_that_is_stopped_while_it_starts_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    program, start = CommandModel(["sleep", "60"]), subprocess.Popen
-
-    def stopped(*args: Any, **named: Any) -> Any:
-        process = start(*args, **named)
-        program.stop()
-        return process
-
-    monkeypatch.setattr(subprocess, "Popen", stopped)
-    began = time.monotonic()
-    with pytest.raises(Unanswered):
-        program.answer("SYSTEM", ["x"])
-    assert time.monotonic() - began < 20
 
 
 def test_keys_are_printed_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:
@@ -454,7 +446,7 @@ def test_plans_and_schedules_are_found_in_answers() -> None:
 def test_no_header_is_sent_without_a_key(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve(answering(GOOD), key="")
     monkeypatch.setenv("OPENAI_API_KEY", "")
-    assert OpenAIModel(settings()).answer("SYSTEM", ["x"]) == GOOD
+    assert answer_of(OpenAIModel(settings())) == GOOD
     assert "authorization" not in server.headers[0]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import os
 import shlex
 import signal
-import subprocess
-import time
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
-from subprocess import PIPE
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -30,54 +29,36 @@ class CommandModel(LanguageModel):
     command: Sequence[str]
     seconds: float = _SECONDS
     _runs: int = attrs.field(default=0, init=False)
-    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
-
-    def stop(self) -> None:
-        super().stop()
-        if self._process:
-            _end(self._process)
 
     def facts(self) -> Mapping[str, Any]:
         return {"runs": self._runs}
 
-    def answer(self, system: str, texts: Sequence[str]) -> str:
-        left = self._left()
-        if left <= 0:
-            raise Unanswered("no time is left", "give a larger budget")
+    async def answer(self, system: str, texts: Sequence[str]) -> str:
         self._runs += 1
         name, prompt = f"`{shlex.join(self.command)}`", "\n\n---\n\n".join([system, *texts])
         try:
-            process = self._process = subprocess.Popen(
-                [*self.command], stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            process = await asyncio.create_subprocess_exec(
+                *self.command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
             )
         except OSError as error:
             rule = f"{name} cannot be started: {error.strerror or error}"
             raise MorelloError(rule, f"set {VARIABLE} to another command") from error
         try:
-            # The time is taken again: `stop` may be called while the command starts.
-            out, err = process.communicate(prompt.encode(), max(0.0, self._left()))
-        except subprocess.TimeoutExpired:
-            raise Unanswered(f"{name} ran for {left:.3g} s", f"give it more seconds with {TIMEOUT}") from None
+            async with asyncio.timeout(self.seconds):
+                out, err = await process.communicate(prompt.encode())
+        except TimeoutError:
+            rule = f"{name} ran for {self.seconds:.3g} s"
+            raise Unanswered(rule, f"give it more seconds with {TIMEOUT}") from None
         finally:
-            self._process = None
-            if process.poll() is None:
-                _end(process)
-                process.communicate()
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
         if process.returncode:
             text = " ".join(err.decode("utf-8", "replace").split())[:_SHOWN]
             rule = f"{name} ended with exit code {process.returncode}: {text}"
             raise Unanswered(rule, "run it by hand with a prompt on its standard input")
         return out[:_LARGEST].decode("utf-8", "replace")
-
-    def _left(self) -> float:
-        """Return the seconds that a command may run from now on."""
-        return min(self.seconds, self.until - time.monotonic())
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _start(task: TuningTask) -> ProposerSession:

@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-import math
-import threading
+import asyncio
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import attrs
 
 from morello.errors import MorelloError
 from morello.interrupt import result_of
-from morello.schedule import Schedule
 from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposerSession, TuningTask
 from morello_tune.proposers import prompts
 
 #: Characters of an answer that a trace keeps.
 _KEPT = 4000
+_SPENT = "the budget of tokens or money is spent"
+_T = TypeVar("_T")
 
 
 class Unanswered(MorelloError):
     """A model gave no answer to one prompt."""
 
 
-class Spent(Unanswered):
+class Spent(MorelloError):
     """The budget of tokens or money is used up."""
 
 
 class LanguageModel(ABC):
-    """A model that answers a conversation: texts of the user and the model, in turns. Used by several threads."""
+    """A model that answers a conversation: texts of the user and the model, in turns."""
 
     parallel: int = 1
-    #: The time, of `time.monotonic`, until which answers are of use.
-    until: float = math.inf
 
     @abstractmethod
-    def answer(self, system: str, texts: Sequence[str]) -> str:
+    async def answer(self, system: str, texts: Sequence[str]) -> str:
         """Return the answer. Raises Unanswered without one, and MorelloError if a repetition is useless."""
-
-    def stop(self) -> None:
-        """Cancel the requests under way."""
-        self.until = -math.inf
 
     def facts(self) -> Mapping[str, Any]:
         """Return the usage so far."""
@@ -56,88 +52,85 @@ class LanguageSession(ProposerSession):
     task: TuningTask
     model: LanguageModel
     _answers: int = attrs.field(default=0, init=False)
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.model.until = self.task.deadline
+    _slots: asyncio.Semaphore = attrs.field(init=False)
 
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
-        with ThreadPoolExecutor(self.model.parallel) as pool:
-            try:
-                planned = [pool.submit(self._plan, request) for request in requests]
-                plans = [result_of(one) for one in planned]
-                futures = [
-                    pool.submit(self._edit, request, item, plan)
-                    for request, (item, plan, refused) in zip(requests, plans, strict=True)
-                    for _ in range(0 if refused else request.implementations)
-                ]
-                edits = iter([result_of(one) for one in futures])
-            except BaseException:
-                # After an interrupt, the pool would wait for requests under way.
-                self.model.stop()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        if self.task.late:
-            return [()] * len(requests)
-        made: list[Sequence[Proposal]] = []
-        for request, (item, plan, refused) in zip(requests, plans, strict=True):
-            lost = Proposal(item=item.name if item else "", plan=plan, schedule=None, refused=refused, text=plan)
-            made.append([lost] if refused else [next(edits) for _ in range(request.implementations)])
-        # A spent budget makes no proposals; without any, the search ends.
-        return [[one for one in each if one.refused != _SPENT] for each in made]
+        return run(lambda: self._propose(requests))
 
     def facts(self) -> Mapping[str, Any]:
         return self.model.facts()
 
-    def _plan(self, request: PlanRequest) -> tuple[MenuItem | None, str, str]:
-        """Return the planned item, the plan, and the reason for a missing item."""
+    async def _propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
+        self._slots = asyncio.Semaphore(self.model.parallel)
         try:
-            plan = self._ask([prompts.plan_prompt(self.task, request)])
-        except Spent:
-            if not (self._answers or self.task.late):
-                raise
-            return None, "", _SPENT
-        except Unanswered as error:
-            return None, "", error.message
-        item = prompts.chosen_item(plan, request.menu)
-        names = ", ".join(one.name for one in request.menu)
-        return item, plan[:_KEPT], "" if item else f"the plan names no single item of the menu: {names}"
+            async with asyncio.timeout(self.task.deadline - time.monotonic()):
+                made = await asyncio.gather(*map(self._proposals, requests))
+        except TimeoutError:
+            return [()] * len(requests)
+        # A spent budget makes no proposals; without any, the search ends.
+        return [[one for one in each if one.refused != _SPENT] for each in made]
 
-    def _edit(self, request: PlanRequest, item: MenuItem | None, plan: str) -> Proposal:
-        name = item.name if item else ""
+    async def _proposals(self, request: PlanRequest) -> list[Proposal]:
+        try:
+            plan = await self._ask([prompts.plan_prompt(self.task, request)])
+        except Unanswered as error:
+            return [Proposal(item="", plan="", schedule=None, refused=error.message)]
+        item, plan = prompts.chosen_item(plan, request.menu), plan[:_KEPT]
+        if item is None:
+            refused = f"the plan names no single item of the menu: {', '.join(one.name for one in request.menu)}"
+            return [Proposal(item="", plan=plan, schedule=None, refused=refused, text=plan)]
+        return await asyncio.gather(*(self._edit(request, item, plan) for _ in range(request.implementations)))
+
+    async def _edit(self, request: PlanRequest, item: MenuItem, plan: str) -> Proposal:
         texts = [prompts.edit_prompt(self.task, request, item, plan)]
         refused = answer = ""
         try:
             for _ in range(2):
-                answer = self._ask(texts)
+                answer = await self._ask(texts)
                 try:
-                    return Proposal(item=name, plan=plan, schedule=self._read(answer), text=answer[:_KEPT])
+                    schedule = self.task.read(prompts.schedule_in(answer))
+                    return Proposal(item=item.name, plan=plan, schedule=schedule, text=answer[:_KEPT])
                 except MorelloError as error:
                     again = "; asked again for" if refused else ""
                     refused = f"{error}{again}"
                     texts += [answer, prompts.repair_prompt(str(error))]
-        except Spent:
-            refused = refused or _SPENT
         except Unanswered as error:
-            refused = error.message
-        return Proposal(item=name, plan=plan, schedule=None, refused=refused, text=answer[:_KEPT])
+            refused = refused or error.message
+        return Proposal(item=item.name, plan=plan, schedule=None, refused=refused, text=answer[:_KEPT])
 
-    def _read(self, answer: str) -> Schedule:
-        with self._lock:
-            return self.task.read(prompts.schedule_in(answer))
-
-    def _ask(self, texts: Sequence[str]) -> str:
+    async def _ask(self, texts: Sequence[str]) -> str:
         try:
-            answer = self.model.answer(prompts.SYSTEM, texts)
+            async with self._slots:
+                answer = await self.model.answer(prompts.SYSTEM, texts)
         except Unanswered:
             raise
         except MorelloError as error:
             # A model that has answered may fail later; measurements must not be lost.
-            if self._answers or self.task.late:
-                raise Unanswered(error.message, error.hint) from error
-            raise
+            if not self._answers:
+                raise
+            raise Unanswered(_SPENT if isinstance(error, Spent) else error.message, error.hint) from error
         self._answers += 1
         return answer
 
 
-_SPENT = "the budget of tokens or money is spent"
+def run(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Return the result of a coroutine; an interrupt cancels it and waits for nothing.
+
+    It runs in a thread of its own, since the thread of a notebook has an event loop.
+    """
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def main() -> _T:
+        tasks.extend(asyncio.all_tasks())
+        return await work()
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return result_of(pool.submit(lambda: asyncio.run(main())))
+    except BaseException:
+        for task in tasks:
+            with suppress(RuntimeError):  # its loop has ended
+                task.get_loop().call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        pool.shutdown(wait=False)

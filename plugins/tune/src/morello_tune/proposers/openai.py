@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import math
 import os
-import threading
 import time
 import tomllib
 from collections import Counter
@@ -25,8 +23,8 @@ from morello_tune.proposers.language import LanguageModel, LanguageSession, Spen
 
 #: The file in the folder of the user's configuration, and the prefix of environment variables, which have precedence.
 FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
-#: Statuses that are retried, the longest pause in seconds, and the characters of an error that are shown.
-_RETRIED, _LONGEST, _SHOWN = (408, 409, 425, 429, 500, 502, 503, 504, 529), 60.0, 300
+#: The characters of an error that are shown, and the seconds between two checks of the budget.
+_SHOWN, _POLL = 300, 0.05
 
 
 def _require(fulfilled: object, rule: str, remedy: str) -> None:
@@ -45,9 +43,9 @@ def _setting(default: Any, least: float = 0) -> Any:
 class OpenAISettings:
     """The endpoint, the rates of requests, and the budget: tokens in all, or money by prices per million tokens.
 
-    `timeout` is in seconds for a whole request. At most `parallel` requests are under way, and `per_minute` begin in a
-    minute. A failed request is sent again up to `retries` times, after `backoff` seconds, doubled each time, or after
-    the endpoint's `Retry-After`. Raises MorelloError, without the key, for wrong values.
+    `timeout` is in seconds for a try. A request has `retries` more, with the pauses of the package `openai`. At most
+    `parallel` requests are under way, and `per_minute` tries begin in a minute. Raises MorelloError, without the key,
+    for wrong values.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -56,9 +54,8 @@ class OpenAISettings:
     temperature: float = 1.0
     timeout: float = _setting(120.0, 1e-3)
     parallel: int = _setting(4, 1)
-    per_minute: float = 0.0
+    per_minute: float = _setting(0.0)
     retries: int = _setting(4)
-    backoff: float = 1.0
     max_tokens: int = _setting(0)
     tokens: int = _setting(0)
     money: float = _setting(0.0)
@@ -66,17 +63,21 @@ class OpenAISettings:
     price_out: float = _setting(0.0)
 
     def __attrs_post_init__(self) -> None:
-        file, priced = config_file().with_name(FILE), self.price_in or self.price_out
-        rule = "the proposer openai needs the name of a model"
-        _require(self.model, rule, f"set {PREFIX}MODEL, or model in {file}, or write openai:NAME")
+        remedy = f"set {PREFIX}MODEL, or model in {config_file().with_name(FILE)}, or write openai:NAME"
+        _require(self.model, "the proposer openai needs the name of a model", remedy)
         http = self.base_url.startswith(("http://", "https://"))
         _require(http, f"base_url is {self.base_url!r}", "it begins with http:// or https://")
         rule = "the key of openai has characters that no header may have"
         _require(self.key.isprintable() and self.key.isascii(), rule, "set it again")
-        rule = "a limit of money needs prices"
-        _require(priced or not self.money, rule, "set price_in and price_out, per million tokens")
+        priced = self.price_in or self.price_out or not self.money
+        _require(priced, "a limit of money needs prices", "set price_in and price_out, per million tokens")
         rule = "a limit of tokens or money needs max_tokens: an answer is not limited otherwise"
-        _require(self.max_tokens or not (self.money or self.tokens), rule, "set max_tokens in the settings of openai")
+        _require(self.max_tokens or not self.limited, rule, "set max_tokens in the settings of openai")
+
+    @property
+    def limited(self) -> bool:
+        """Return True if tokens or money are limited."""
+        return bool(self.tokens or self.money)
 
 
 def settings(model: str = "") -> OpenAISettings:
@@ -95,185 +96,129 @@ def settings(model: str = "") -> OpenAISettings:
         if value := os.environ.get(variable):
             given.setdefault(name, value)
     given |= {"model": model} if model else {}
-    found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in kinds:
             raise MorelloError(f"{path} has {name!r}", f"it may have {', '.join(kinds)}")
         try:
-            found[name] = kinds[name](value)
+            given[name] = kinds[name](value)
         except (TypeError, ValueError):
             shown = "" if name == "key" else f", not {value!r}"
             rule = f"the setting {name} of openai is a {kinds[name].__name__}{shown}"
             raise MorelloError(rule, f"see {path}") from None
-    return OpenAISettings(**found)
-
-
-@attrs.frozen
-class TokenCount:
-    """The tokens of a request: those of the prompt, and those of the answer."""
-
-    prompt: int = 0
-    answer: int = 0
-
-    def __add__(self, other: TokenCount) -> TokenCount:
-        return TokenCount(self.prompt + other.prompt, self.answer + other.answer)
-
-
-@attrs.define
-class TokenBudget:
-    """Counts usage. A request begins only if it and those under way fit the budget at their maximum usage.
-
-    So the budget is exact if the endpoint respects `max_tokens`.
-    """
-
-    settings: OpenAISettings
-    spent: TokenCount = attrs.field(default=TokenCount(), init=False)
-    _under_way: Counter[TokenCount] = attrs.field(factory=Counter[TokenCount], init=False)
-    _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
-
-    def most(self, body: bytes) -> TokenCount:
-        """Return the maximum usage of a request: a token has at least one byte. It is zero without a limit."""
-        limited = self.settings.tokens or self.settings.money
-        return TokenCount(len(body), self.settings.max_tokens) if limited else TokenCount()
-
-    def money(self, tokens: TokenCount) -> float:
-        """Return the price of tokens."""
-        return (tokens.prompt * self.settings.price_in + tokens.answer * self.settings.price_out) / 1e6
-
-    def reserve(self, most: TokenCount) -> None:
-        """Reserve the maximum usage of a request when it is available. Raises Spent if it never will be."""
-        with self._changed:
-            while not self._affords(most):
-                if not self._under_way.total():
-                    need = f"a request may need {most.prompt + most.answer:,} tokens, more than are left"
-                    remedy = "raise tokens or money in the settings of openai, or lower max_tokens"
-                    raise Spent(f"the budget of tokens or money is spent: {need}", remedy)
-                self._changed.wait()
-            self._under_way[most] += 1
-
-    def settle(self, most: TokenCount, used: TokenCount) -> None:
-        """Replace the reservation of a request by its actual usage."""
-        with self._changed:
-            self._under_way[most] -= 1
-            self.spent += used
-            self._changed.notify_all()
-
-    def _affords(self, most: TokenCount) -> bool:
-        total = sum(self._under_way.elements(), self.spent + most)
-        within = not self.settings.tokens or total.prompt + total.answer <= self.settings.tokens
-        return within and (not self.settings.money or self.money(total) <= self.settings.money)
+    return OpenAISettings(**given)
 
 
 @attrs.define
 class OpenAIModel(LanguageModel):
-    """Sends conversations to an endpoint within rates and budgets. Errors never contain the key."""
+    """Sends conversations to an endpoint within rates and budgets. Errors never contain the key.
+
+    A request begins only if it and those under way fit the budget at their maximum usage, with all retries. So the
+    budget is never exceeded if the endpoint respects `max_tokens`.
+    """
 
     settings: OpenAISettings
-    _budget: TokenBudget = attrs.field(init=False)
     _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
+    _spent: Counter[str] = attrs.field(factory=Counter[str], init=False)
+    _reserved: Counter[str] = attrs.field(factory=Counter[str], init=False)
     _next: float = attrs.field(default=0.0, init=False)
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _tasks: set[asyncio.Task[str]] = attrs.field(factory=set[asyncio.Task[str]], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.parallel, self._budget = self.settings.parallel, TokenBudget(self.settings)
-
-    def stop(self) -> None:
-        super().stop()
-        with self._lock:
-            for task in self._tasks:
-                with suppress(RuntimeError):  # its loop has ended
-                    task.get_loop().call_soon_threadsafe(task.cancel)
+        self.parallel = self.settings.parallel
 
     def facts(self) -> Mapping[str, Any]:
-        spent, counts = self._budget.spent, {name: self._counts[name] for name in ("requests", "retries")}
-        tokens = {"tokens in": spent.prompt, "tokens out": spent.answer}
-        return {**counts, **tokens, "money": round(self._budget.money(spent), 6)}
+        counts = {name: self._counts[name] for name in ("requests", "retries")}
+        tokens = {f"tokens {way}": self._spent[way] for way in ("in", "out")}
+        return {**counts, **tokens, "money": round(self._money(self._spent), 6)}
 
-    def answer(self, system: str, texts: Sequence[str]) -> str:
-        roles = ("user", "assistant")
+    async def answer(self, system: str, texts: Sequence[str]) -> str:
+        made, roles = self.settings, ("user", "assistant")
         messages = [{"role": "system", "content": system}]
         messages += [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
-        body = {"model": self.settings.model, "messages": messages, "temperature": self.settings.temperature}
-        body |= {"max_tokens": self.settings.max_tokens} if self.settings.max_tokens else {}
-
-        async def run() -> str:
-            task = asyncio.create_task(self._answer(body))
-            with self._lock:
-                self._tasks.add(task)
-            try:
-                return await task
-            finally:
-                with self._lock:
-                    self._tasks.discard(task)
-
+        body = {"model": made.model, "messages": messages, "temperature": made.temperature}
+        body |= {"max_tokens": made.max_tokens} if made.max_tokens else {}
+        # A token has at least one byte.
+        most = {"in": len(json.dumps(body).encode()), "out": made.max_tokens} if made.limited else {}
+        whole = Counter({way: (made.retries + 1) * count for way, count in most.items()})
+        while not self._fits(self._spent + self._reserved + whole):
+            if not self._reserved:
+                need = f"a request may need {whole.total():,} tokens, more than are left"
+                remedy = "raise tokens or money in the settings of openai, or lower max_tokens or retries"
+                raise Spent(f"the budget of tokens or money is spent: {need}", remedy)
+            await asyncio.sleep(_POLL)
+        self._reserved += whole
+        used = Counter[str]()
         try:
-            return asyncio.run(run())
-        except asyncio.CancelledError:
-            raise Unanswered("no time is left", "give a larger budget") from None
+            return self._redacted(await self._answer(body, most, used))
+        finally:
+            self._reserved -= whole
+            self._spent += used
 
-    async def _answer(self, body: Mapping[str, Any]) -> str:
-        """Return the answer. Raises Unanswered after the last retry, MorelloError if a retry is useless."""
+    async def _answer(self, body: Mapping[str, Any], most: Mapping[str, int], used: Counter[str]) -> str:
+        """Return the answer. Add the usage to `used`: `most` for each try whose usage the endpoint does not report."""
         import openai
 
-        made, message, most = self.settings, "", self._budget.most(json.dumps(body).encode())
+        made, tries = self.settings, 0
+
+        async def sent(_: object) -> None:
+            nonlocal tries
+            limit.reschedule((limit.when() or 0.0) + await self._turn())
+            self._counts.update(requests=1, retries=min(1, tries))
+            used.update(most)
+            tries += 1
+
+        async def answered(response: Any) -> None:
+            if not response.is_success:
+                used.subtract(most)
+
         client = openai.AsyncOpenAI(
             api_key=made.key or "none",
             base_url=made.base_url,
-            max_retries=0,
-            timeout=None,
+            max_retries=made.retries,
+            timeout=made.timeout,
             # The key is sent to base_url alone.
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=openai.DefaultAsyncHttpxClient(
+                follow_redirects=False, event_hooks={"request": [sent], "response": [answered]}
+            ),
         )
         headers = {} if made.key else {"Authorization": openai.Omit()}
-        async with client:
-            for attempt in range(made.retries + 1):
-                if attempt:
-                    self._counts["retries"] += 1
-                self._budget.reserve(most)
-                used, pause = TokenCount(), made.backoff * 2**attempt
-                try:
-                    await self._turn()
-                    used = most  # unless the endpoint reports the usage
-                    async with asyncio.timeout(max(0.0, min(made.timeout, self.until - time.monotonic()))):
-                        self._counts["requests"] += 1
-                        response = await client.chat.completions.create(**body, extra_headers=cast(Any, headers))
-                    text, used = _content(response, most)
-                    if not text.strip():
-                        raise Unanswered("the model answered nothing", "raise max_tokens, or use another model")
-                    return self._redacted(text)
-                except openai.APIStatusError as error:
-                    used, message = TokenCount(), self._failure(error.status_code, error.response.text)
-                    if error.status_code not in _RETRIED:
-                        raise MorelloError(message, "check base_url, model and key") from None
-                    pause = _retry_after(error.response.headers.get("Retry-After"), pause)
-                except TimeoutError:
-                    message = "no answer: timed out"
-                except (openai.APIError, OSError, ValueError) as error:
-                    cause = error.__cause__ or error
-                    message = self._redacted(f"no answer: {str(cause) or type(cause).__name__}")
-                    if type(cause).__name__ == "ConnectError":
-                        used = TokenCount()  # nothing was sent
-                finally:
-                    self._budget.settle(most, used)
-                if attempt < made.retries:
-                    await self._sleep(min(_LONGEST, pause))
-        raise Unanswered(f"{message}; tried {made.retries + 1} times", "try again later") from None
+        try:
+            # The client limits the pauses between bytes only.
+            async with client, asyncio.timeout(made.timeout * (made.retries + 1)) as limit:
+                response = await client.chat.completions.create(**body, extra_headers=cast(Any, headers))
+            text, usage = _content(response)
+            if usage:
+                used.subtract(most)
+                used.update({"in": usage.prompt_tokens or 0, "out": usage.completion_tokens or 0})
+            if text.strip():
+                return text
+            raise Unanswered("the model answered nothing", "raise max_tokens, or use another model")
+        except openai.APIStatusError as error:
+            message = self._failure(error.status_code, error.response.text)
+            if error.status_code < 500 and error.status_code not in (408, 409, 429):
+                raise MorelloError(message, "check base_url, model and key") from None
+        except (TimeoutError, openai.APITimeoutError):
+            message = "no answer: timed out"
+        except (openai.APIError, OSError, ValueError) as error:
+            cause = error.__cause__ or error
+            message = self._redacted(f"no answer: {str(cause) or type(cause).__name__}")
+            if type(cause).__name__ == "ConnectError":
+                used.clear()  # nothing was sent
+        raise Unanswered(f"{message}; tried {tries} times", "try again later")
 
-    async def _turn(self) -> None:
-        """Wait until one more request may begin by `per_minute`."""
-        with self._lock:
-            now = time.monotonic()
-            start = max(now, self._next)
-            self._next = start + (60 / self.settings.per_minute if self.settings.per_minute else 0.0)
-        await self._sleep(start - now)
+    async def _turn(self) -> float:
+        """Wait until one more try may begin by `per_minute`; return the seconds."""
+        now = time.monotonic()
+        start = max(now, self._next)
+        self._next = start + (60 / self.settings.per_minute if self.settings.per_minute else 0.0)
+        await asyncio.sleep(start - now)
+        return start - now
 
-    async def _sleep(self, seconds: float) -> None:
-        """Wait. Raises Unanswered if no time is left afterwards."""
-        left = self.until - time.monotonic()
-        await asyncio.sleep(max(0.0, min(seconds, left)))
-        if seconds >= left:
-            raise Unanswered("no time is left", "give a larger budget")
+    def _fits(self, usage: Counter[str]) -> bool:
+        within = not self.settings.tokens or usage.total() <= self.settings.tokens
+        return within and (not self.settings.money or self._money(usage) <= self.settings.money)
+
+    def _money(self, usage: Counter[str]) -> float:
+        return (usage["in"] * self.settings.price_in + usage["out"] * self.settings.price_out) / 1e6
 
     def _failure(self, status: int, text: str) -> str:
         text = "".join(one for one in self._redacted(" ".join(text.split())) if one.isprintable())[:_SHOWN]
@@ -283,23 +228,13 @@ class OpenAIModel(LanguageModel):
         return text.replace(self.settings.key, "***") if self.settings.key else text
 
 
-def _content(response: Any, most: TokenCount) -> tuple[str, TokenCount]:
-    """Return the text of a completion and its tokens: `most` if the endpoint does not report them."""
+def _content(response: Any) -> tuple[str, Any]:
+    """Return the text of a completion and its usage, None if the endpoint does not report that."""
     try:
         text, usage = response.choices[0].message.content, response.usage
-        used = TokenCount(usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else most
     except (AttributeError, IndexError, TypeError):
         raise Unanswered("the endpoint's answer is not a chat completion", "check base_url") from None
-    return text if isinstance(text, str) else "", used
-
-
-def _retry_after(value: str | None, otherwise: float) -> float:
-    """Return the seconds of a header `Retry-After`, a number or a date."""
-    try:
-        return max(0.0, float(value or otherwise))
-    except ValueError:
-        date = email.utils.parsedate_tz(value)
-        return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else otherwise
+    return text if isinstance(text, str) else "", usage
 
 
 def openai(model: str = "") -> Proposer:
