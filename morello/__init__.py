@@ -1,6 +1,7 @@
 """Morello: turns tensor operations into the provably cheapest C program of a target."""
 
-# Names are imported at their first use: some are slow to import, and the command line must first handle Ctrl-C.
+from morello.lazy import lazy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.api import (
@@ -49,20 +50,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'morello' has no attribute {name!r}")
-    if name == "__version__":
-        from importlib.metadata import version
-
-        value: object = version("morello")
-    else:
-        from morello import api
-
-        value = getattr(api, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, {"morello.api": __all__})

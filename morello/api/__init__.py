@@ -1,6 +1,7 @@
 """The Python API: goals, kernels, and functions on arrays."""
 
-# Names are imported at their first use: some are slow to import, and the command line must first handle Ctrl-C.
+from morello.lazy import lazy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
@@ -45,14 +46,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    module = next((module for module, names in _MODULES.items() if name in names), None)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(module), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _MODULES)

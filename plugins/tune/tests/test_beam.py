@@ -14,9 +14,10 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from morello_tune import MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
+from morello_tune import MenuItem, PlanRequest, Proposal, ProposerSession, TuningSample
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState, drop_items
-from morello_tune.evaluate import BuiltProgram, MeasuredProgram, Rejection
+from morello_tune.evaluate import Rejection
+from morello_tune.interface import BuiltProgram, MeasuredProgram
 from morello_tune.trace import Trace
 
 from morello.errors import MorelloError
@@ -35,18 +36,18 @@ def invented(key: str, value: float, relative: float = 1.0) -> MeasuredProgram:
 
 @attrs.define
 class Fake(ProposerSession):
-    """Proposes one more than requested, which must not count, and records requests and outcomes."""
+    """Proposes one more than requested, which must not count, and records requests and samples."""
 
     requests: list[PlanRequest] = attrs.field(factory=list[PlanRequest])
-    outcomes: list[ProposalOutcome] = attrs.field(factory=list[ProposalOutcome])
+    samples: list[TuningSample] = attrs.field(factory=list[TuningSample])
 
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         self.requests += requests
         one = Proposal(item="item0", plan="a plan", schedule=())
         return [[one] * (request.implementations + 1) for request in requests]
 
-    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
-        self.outcomes += outcomes
+    def learn(self, samples: Sequence[TuningSample]) -> None:
+        self.samples += samples
 
 
 @attrs.define
@@ -103,9 +104,8 @@ def test_dropout_keeps_as_many_items_as_it_says() -> None:
 def test_samples_are_at_most_those_of_the_paper(plans: int, implementations: int, iterations: int, most: int) -> None:
     """A2: with all that is proposed faster, the beam is full after the first iteration, and all samples are taken."""
     options = BeamOptions(plans=plans, implementations=implementations, iterations=iterations)
-    assert options.most_samples == most
     state, session = run(options, Times(random.Random(0), always=1.01))
-    assert len(state.samples) == most == len(session.outcomes)
+    assert len(state.samples) == most == len(session.samples)
     assert len(session.requests) == plans + (iterations - 1) * 6 * plans
 
 
@@ -133,7 +133,9 @@ def test_beams_hold_programs_that_beat_their_parents(
         seen.append(state)
 
     state, session = run(options, on_sample=check)
-    assert len(state.samples) <= options.most_samples
+    once = plans * implementations
+    most = once + (iterations - 1) * beam * once if iterations else 0
+    assert len(state.samples) <= min(most, most if samples is None else samples)
     assert len(seen) == len(state.samples)
     entered = {one.measured.built.key for one in state.samples if one.verdict == "accepted" and one.measured}
     assert {one.built.key for one in state.beam} <= entered | {"start"}
@@ -161,7 +163,7 @@ def test_programs_not_measured_in_time_are_not_samples() -> None:
 
     state, session = run(BeamOptions(iterations=1), Late(random.Random(0), always=1.01))
     assert [one.measured.built.key for one in state.samples if one.measured] == ["key1", "key2"]
-    assert len(session.outcomes) == 2
+    assert len(session.samples) == 2
 
 
 def test_the_way_to_a_program_names_its_items() -> None:

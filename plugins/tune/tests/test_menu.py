@@ -8,8 +8,8 @@ from typing import Any
 
 import pluggy
 import pytest
-from morello_tune import MenuItem, Proposer, TuningCandidate, TuningInfo, TuningPlugin, hooks
-from morello_tune.hooks import tuning_info
+from morello_tune import MenuItem, Proposer, TuningCandidate, TuningInfo, TuningPlugin, interface
+from morello_tune.interface import tuning_info
 from morello_tune.menu import STANDARD, menu_for, sizes_near
 from morello_tune.proposers import proposers_for
 
@@ -24,7 +24,7 @@ from .conftest import SPECS, candidate
 
 def with_x86(plugin: Any) -> pluggy.PluginManager:
     own = importlib.import_module("morello_x86_avx2.tuning").PLUGIN
-    return manager_of(hooks.GROUP, hooks, {"x86_avx2": own, "other": plugin})
+    return manager_of(interface.GROUP, interface, {"x86_avx2": own, "other": plugin})
 
 
 def edits(item: MenuItem, of: TuningCandidate, most: int | None = None) -> list[Schedule]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pluggy
 import pytest
-from morello_tune import hooks
+from morello_tune import interface
 
 from morello.plugins.discovery import manager_of
 from morello.plugins.registry import Registry
@@ -34,7 +34,7 @@ def tuning_plugins() -> pluggy.PluginManager:
     """The plugin's menus."""
     from gemmini.menu import TUNE_FP32, TUNE_INT8  # pyright: ignore[reportMissingImports]
 
-    return manager_of(hooks.GROUP, hooks, {"gemmini": TUNE_INT8, "gemmini_fp32": TUNE_FP32})
+    return manager_of(interface.GROUP, interface, {"gemmini": TUNE_INT8, "gemmini_fp32": TUNE_FP32})
 
 
 @pytest.fixture

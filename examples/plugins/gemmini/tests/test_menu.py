@@ -8,7 +8,7 @@ import pluggy
 from morello_tune import TuningCandidate, TuningTask
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState
 from morello_tune.evaluate import Evaluator
-from morello_tune.hooks import tuning_info
+from morello_tune.interface import tuning_info
 from morello_tune.menu import menu_for
 from morello_tune.proposers.offline import OFFLINE
 

@@ -2,8 +2,7 @@
 
     start ──> plans ──> edits ──> programs ──> measured ──> beam ──> plans ...
 
-    interface  menu items, proposers, and the data they exchange with the search
-    hooks      how other distributions add menu items and proposers
+    interface  menu items, proposers, the data they exchange with the search, and the hooks that add them
     edits      functions that edit schedules
     menu       the menu of every target
     evaluate   builds programs, verifies them, and times them in turns with their parents
@@ -13,46 +12,41 @@
 An edit of a schedule may be refused or slow, but never wrong ([Hong2025] edits code instead).
 """
 
-# Nothing is imported before it is used: `morello --help` imports this package.
+from morello.lazy import lazy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from morello_tune.hooks import TuningPlugin, hookimpl
     from morello_tune.interface import (
         Feedback,
         MenuItem,
         PlanRequest,
         Proposal,
-        ProposalOutcome,
         Proposer,
         ProposerSession,
         TuningCandidate,
         TuningInfo,
+        TuningPlugin,
+        TuningSample,
         TuningTask,
+        hookimpl,
     )
     from morello_tune.tuner import TuningOptions, tune
 
-_MODULES = {"tune": "tuner", "TuningOptions": "tuner", "TuningPlugin": "hooks", "hookimpl": "hooks"}
 __all__ = [
     "Feedback",
     "MenuItem",
     "PlanRequest",
     "Proposal",
-    "ProposalOutcome",
     "Proposer",
     "ProposerSession",
     "TuningCandidate",
     "TuningInfo",
     "TuningOptions",
     "TuningPlugin",
+    "TuningSample",
     "TuningTask",
     "hookimpl",
     "tune",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'morello_tune' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"morello_tune.{_MODULES.get(name, 'interface')}"), name)
+_TUNER = ("TuningOptions", "tune")
+__getattr__, __dir__ = lazy(__name__, {"morello_tune.interface": __all__, "morello_tune.tuner": _TUNER})

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from morello.errors import MorelloError
-from morello.run.paired import Paired
-from morello.schedule import schedule_text
-from morello_tune.evaluate import BuiltProgram, Evaluator, MeasuredProgram, Rejection, Verdict
-from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposalOutcome, ProposerSession
+from morello_tune.evaluate import Evaluator, Rejection
+from morello_tune.interface import (
+    BuiltProgram,
+    MeasuredProgram,
+    MenuItem,
+    PlanRequest,
+    Proposal,
+    ProposerSession,
+    TuningSample,
+)
 from morello_tune.trace import Trace
 
 #: Programs built together; the deadline is checked after each batch.
@@ -52,62 +58,9 @@ class BeamOptions:
         return math.inf if self.seconds is None else self.seconds
 
     @property
-    def most_samples(self) -> int:
-        """Return the largest number of implementations: the first iteration has the start alone."""
-        once = self.plans * self.implementations
-        most = once + (self.iterations - 1) * self.beam * once if self.iterations else 0
-        return most if self.samples is None else min(most, self.samples)
-
-    @property
     def sizes(self) -> dict[str, Any]:
         """Return the values of these fields, without those of derived classes."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(BeamOptions)}
-
-
-@attrs.frozen(kw_only=True)
-class TuningSample:
-    """An implementation and its verdict. `paired` are its times against its parent's, if it was measured."""
-
-    iteration: int
-    parent: MeasuredProgram
-    proposal: Proposal
-    verdict: Verdict
-    reason: str = ""
-    measured: MeasuredProgram | None = None
-    paired: Paired | None = None
-
-    @property
-    def outcome(self) -> ProposalOutcome:
-        """Return the sample as proposers get it."""
-        return ProposalOutcome(
-            parent=self.parent.candidate,
-            proposal=self.proposal,
-            accepted=self.verdict == "accepted",
-            reason=f"{self.verdict}: {self.reason}" if self.reason else self.verdict,
-            gain=self.paired and self.paired.gain,
-            candidate=self.measured and self.measured.candidate,
-        )
-
-    @property
-    def facts(self) -> Mapping[str, object]:
-        """Return the sample as a trace stores it."""
-        proposal, measured, paired = self.proposal, self.measured, self.paired
-        feedback = measured and measured.candidate.feedback
-        edit = proposal.text if proposal.schedule is None else schedule_text(proposal.schedule)
-        return {
-            "iteration": self.iteration,
-            "parent": self.parent.built.key,
-            "item": proposal.item,
-            "plan": proposal.plan,
-            "edit": edit,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "key": measured and measured.built.key,
-            "schedule": measured and measured.candidate.text,
-            **{name: measured and getattr(measured, name) for name in ("value", "spread", "relative")},
-            "paired": paired and attrs.astuple(paired),
-            "feedback": feedback and attrs.asdict(feedback),
-        }
 
 
 @attrs.define
@@ -161,41 +114,38 @@ class BeamSearch:
             items = [item for item in self.menu if item.applies(member.candidate)]
             for plan in range(options.plans):
                 seed = random.Random(f"{options.seed} {state.iteration} {place} {plan}").getrandbits(32)
-                request = PlanRequest(
-                    candidate=member.candidate,
-                    menu=drop_items(items, options.dropout, seed),
-                    implementations=options.implementations,
-                    iteration=number,
-                    iterations=options.iterations,
-                    seed=seed,
-                )
-                requests.append(request)
                 parents.append(member)
+                requests.append(
+                    PlanRequest(
+                        candidate=member.candidate,
+                        menu=drop_items(items, options.dropout, seed),
+                        implementations=options.implementations,
+                        iteration=number,
+                        iterations=options.iterations,
+                        seed=seed,
+                    )
+                )
         made = [
             (parent, one)
             for parent, proposals in zip(parents, self.session.propose(requests), strict=True)
             for one in proposals[: None if self.session.once else options.implementations]
         ]
-        made = made[: max(0, self._left(state))]
-        outcomes: list[ProposalOutcome] = []
+        made, before = made[: max(0, self._left(state))], len(state.samples)
         for first in range(0, len(made), _TOGETHER):
             if self._late():
                 break
-            outcomes += self._evaluated(state, made[first : first + _TOGETHER])
-        self.session.learn(outcomes)
+            self._evaluate(state, made[first : first + _TOGETHER])
+        self.session.learn(state.samples[before:])
         return bool(made)
 
-    def _evaluated(self, state: BeamState, made: Sequence[tuple[MeasuredProgram, Proposal]]) -> list[ProposalOutcome]:
+    def _evaluate(self, state: BeamState, made: Sequence[tuple[MeasuredProgram, Proposal]]) -> None:
         """Measure proposals, and add those that beat their parents to the beam."""
         keys = {state.start.built.key, *(one.measured.built.key for one in state.samples if one.measured)}
         schedules = [one.schedule for _, one in made if one.schedule is not None]
         prepared = iter(self.evaluator.prepare(schedules, keys.__contains__))
-        outcomes: list[ProposalOutcome] = []
         for parent, proposal in made:
-            if self._late():
-                break
             program = next(prepared, None) if proposal.schedule is not None else Rejection("refused", proposal.refused)
-            if program is None:
+            if program is None or self._late():
                 break
             sample = TuningSample(iteration=state.iteration, parent=parent, proposal=proposal, verdict="accepted")
             try:
@@ -203,14 +153,12 @@ class BeamSearch:
             except TimeoutError:
                 break
             state.samples.append(sample)
-            if sample.verdict == "accepted" and sample.measured:
+            if sample.accepted and sample.measured:
                 # The sort is stable: of equals, the earlier program stays first.
                 state.beam = sorted([*state.beam, sample.measured], key=lambda one: -one.relative)[: self.options.beam]
             if not sample.measured or (parent.built.key, sample.measured.built.key) not in self.trace.known:
                 self.trace.write("sample", sample=len(state.samples), seconds=round(self.seconds, 3), **sample.facts)
             self.on_sample(state)
-            outcomes.append(sample.outcome)
-        return outcomes
 
     def _measured(
         self, parent: MeasuredProgram, proposal: Proposal, program: BuiltProgram | Rejection

@@ -28,10 +28,11 @@ from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
 from morello.run.timing import duration
 from morello_tune.beam import BeamState
-from morello_tune.evaluate import Evaluator, MeasuredProgram
+from morello_tune.evaluate import Evaluator
+from morello_tune.interface import MeasuredProgram
 from morello_tune.menu import menu_for
 from morello_tune.proposers import proposers_for
-from morello_tune.proposers.kbest import KBEST, TOP
+from morello_tune.proposers.offline import KBEST, TOP
 from morello_tune.tuner import Tuner, TuningOptions, TuningResult
 
 _UNITS = {"": None, "s": 1, "m": 60, "h": 3600}

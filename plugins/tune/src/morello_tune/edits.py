@@ -113,11 +113,6 @@ def exchange_steps(candidate: TuningCandidate, site: StepSite) -> Schedule:
     return _edited(candidate, site.path, steps, lambda node: _over(node, below.node, candidate.target))
 
 
-def expand_leaf(candidate: TuningCandidate, site: StepSite) -> Schedule:
-    """Return the schedule without the step at a site and the steps below it; search completes it."""
-    return child_started(candidate, site)
-
-
 def replace_subtree(candidate: TuningCandidate, site: StepSite, other: Node) -> Schedule:
     """Return the schedule with the steps of another program's node in place of all at a site, as far as they apply."""
     return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, other, candidate.target))

@@ -7,11 +7,10 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import takewhile
-from typing import Literal, TypeAlias
 
 import attrs
 
@@ -34,7 +33,7 @@ from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.budget import SearchBudget
 from morello.verify.check import Verification
 from morello_tune.edits import remove_step, sites
-from morello_tune.interface import Feedback, TuningCandidate
+from morello_tune.interface import BuiltProgram, Feedback, MeasuredProgram, TuningCandidate, Verdict
 
 #: The search for each Spec that a schedule leaves open.
 BUDGET = SearchBudget(expansions=20_000, seconds=30.0)
@@ -46,8 +45,6 @@ _LEAST = 0.002
 _SELVES, _EVERY, _LONG = 5, 5, 3.0
 #: The most times that a peak is timed when a program seems to exceed it, its seconds at most, and its bytes of memory.
 _PEAKS, _SECONDS, _MEMORY = 5, 1.0, 1 << 16
-#: The reasons why a proposal does not enter the beam, and that it does.
-Verdict: TypeAlias = Literal["accepted", "slower", "noise", "duplicate", "refused", "no program", "not built", "wrong"]
 
 
 @attrs.frozen
@@ -56,34 +53,6 @@ class Rejection:
 
     verdict: Verdict
     reason: str
-
-
-@attrs.frozen(eq=False)
-class BuiltProgram:
-    """A program that can be measured; `key` is a hash of its C."""
-
-    kernel: Kernel
-    key: str
-    cost: int
-
-    @property
-    def impl(self) -> Impl:
-        return self.kernel.impl
-
-
-@attrs.frozen(eq=False)
-class MeasuredProgram:
-    """A program with its value, in seconds per call unless the target has a metric, and the relative spread of that.
-
-    `relative` is the speedup over the start, the product of gains along `way`: the items, each with its gain.
-    """
-
-    built: BuiltProgram
-    candidate: TuningCandidate
-    value: float
-    spread: float
-    relative: float = 1.0
-    way: tuple[tuple[str, float], ...] = ()
 
 
 @attrs.define
@@ -141,7 +110,7 @@ class Evaluator:
         key = schedule_text(schedule)
         if key not in self._completed:
             try:
-                self._completed[key] = self._made(schedule)
+                self._completed[key] = self._searched(schedule)
             except (Inapplicable, NoImplementation, Undecided) as error:
                 self._completed[key] = error
         known = self._completed[key]
@@ -149,22 +118,23 @@ class Evaluator:
             raise known
         return known
 
+    def _searched(self, schedule: Schedule) -> Impl:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
+        if self.budget.memory_reached:
+            self._searches = Searches(self.goal.target)
+        left = min(left, math.inf if self.budget.seconds is None else self.budget.seconds)
+        budget = attrs.evolve(self.budget, seconds=None if left == math.inf else left)
+        goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
+        return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
+
     def cost(self, schedule: Schedule) -> int | None:
         """Return the cost of a schedule's program under the model, None without a program."""
         try:
             return int(cost_and_peak(self.complete(schedule)).cost)
         except MorelloError:
             return None
-
-    def _made(self, schedule: Schedule) -> Impl:
-        if self.late:
-            raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
-        if self.budget.memory_reached:
-            self._searches = Searches(self.goal.target)
-        left = min(self.deadline - time.monotonic(), math.inf if self.budget.seconds is None else self.budget.seconds)
-        budget = attrs.evolve(self.budget, seconds=None if left == math.inf else max(0.0, left))
-        goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
-        return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
 
     def built(self, impl: Impl) -> BuiltProgram:
         """Return the emitted program of an implementation; its library is built at the first use."""
@@ -180,31 +150,28 @@ class Evaluator:
         Each search has a budget of its own, so that the programs do not depend on the machine. The list ends early if
         no time is left.
         """
-        found = [*self._prepared(schedules, known)]
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            made = [*pool.map(lambda one: one if isinstance(one, Rejection) else self._with_library(one), found)]
-        return [one for one in takewhile(lambda one: one is not None, made) if one]
-
-    def _prepared(
-        self, schedules: Sequence[Schedule], known: Callable[[str], bool]
-    ) -> Iterator[BuiltProgram | Rejection]:
-        seen = set[str]()
+        found, seen = list[BuiltProgram | Rejection](), set[str]()
         for schedule in schedules:
             if self.late:
-                return
+                break
             try:
                 built = self.built(self.complete(schedule))
             except Inapplicable as error:
-                yield Rejection("refused", str(error))
+                found.append(Rejection("refused", str(error)))
             except (NoImplementation, Undecided) as error:
-                yield Rejection("no program", error.message)
+                found.append(Rejection("no program", error.message))
             else:
                 again = known(built.key) or built.key in seen
                 seen.add(built.key)
-                yield Rejection("duplicate", "its C is that of a program before") if again else built
+                found.append(Rejection("duplicate", "its C is that of a program before") if again else built)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            made = [*pool.map(self._with_library, found)]
+        return [one for one in takewhile(lambda one: one is not None, made) if one]
 
-    def _with_library(self, built: BuiltProgram) -> BuiltProgram | Rejection | None:
+    def _with_library(self, built: BuiltProgram | Rejection) -> BuiltProgram | Rejection | None:
         """Return a program that is built, or the reason if it cannot be; None if no time is left."""
+        if isinstance(built, Rejection):
+            return built
         if self.late:
             return None
         try:
@@ -311,43 +278,31 @@ class Evaluator:
         """
         if self.clock is None or self.metric:
             return None
-        meter = PeakMeter(self.goal.target, self.clock, built.kernel.compiler)
         threads = min(self._threads(built), os.cpu_count() or 1)
         rate, peak = self.goal.spec.logical.flops / value / threads, 0.0
         for _ in range(_PEAKS):
-            peak = max(peak, meter.rate(built.impl))
+            peak = max(peak, peak_rate(built.impl, self.goal.target, self.clock, self.compiler))
             if not peak or rate <= peak or self.late:
                 break
         return 100 * rate / peak if peak else None
 
 
-@attrs.frozen
-class PeakMeter:
-    """Times the peaks of a target, the multiply-adds of a core that does nothing else, on the core of the programs."""
+def peak_rate(impl: Impl, target: Target, clock: Clock, compiler: Compiler) -> float:
+    """Return the FLOPs per second of a core that does multiply-adds alone, timed now on the core of the programs.
 
-    target: Target
-    clock: Clock
-    compiler: Compiler
-
-    def rate(self, impl: Impl) -> float:
-        """Return the FLOPs per second of one core now, the highest over the types of a program's summing kernels.
-
-        It is 0 if none has a known peak, as for elementwise functions, which memory limits. Raises ToolchainError.
-        """
-        calls = (node.spec.logical for node in walk(impl) if isinstance(getattr(node, "expansion", None), KernelCall))
-        summing = (logical for logical in calls if logical.op.reductions(len(logical.shape)))
-        types = {tuple(state.dtype.name for state in logical.states) for logical in summing}
-        return max(map(self._rate, types), default=0.0)
-
-    def _rate(self, types: tuple[str, ...]) -> float:
-        peak = self.clock.peak(types)
-        if peak is None:
-            return 0.0
-        flags = getattr(self.target.emitter, "flags", ())
+    It is the highest over the types of the program's summing kernels, 0 if none has a known peak, as for elementwise
+    functions, which memory limits. Raises ToolchainError.
+    """
+    calls = (node.spec.logical for node in walk(impl) if isinstance(getattr(node, "expansion", None), KernelCall))
+    summing = (logical for logical in calls if logical.op.reductions(len(logical.shape)))
+    peaks = (clock.peak(types) for types in {tuple(state.dtype.name for state in one.states) for one in summing})
+    flags, rates = getattr(target.emitter, "flags", ()), [0.0]
+    for peak in filter(None, peaks):
         with pinned():
-            timer = Timer(self.compiler, flags, _MEMORY, True, time.monotonic() + _SECONDS)
+            timer = Timer(compiler, flags, _MEMORY, True, time.monotonic() + _SECONDS)
             (seconds,) = timer.seconds(peak.source, ["morello_peak"], peak.flags)
-        return peak.flops / seconds
+        rates.append(peak.flops / seconds)
+    return max(rates)
 
 
 def simplified(candidate: TuningCandidate) -> Impl:

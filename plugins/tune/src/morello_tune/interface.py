@@ -1,23 +1,40 @@
-"""The data that plugins of `morello tune` use: menu items, descriptions of targets, and proposers."""
+"""The data that plugins of `morello tune` use, and their hooks: menu items, descriptions of targets, and proposers.
+
+An entry point of the group `morello_tune` names a `TuningPlugin`, or a module with hooks marked by `hookimpl`. Only
+morello_tune imports it.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
+import pluggy
 
+from morello.api.kernel import Kernel
+from morello.errors import PluginError
 from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.plugins.discovery import load
+from morello.run.paired import Paired
 from morello.schedule import Schedule, schedule_of, schedule_text
 
+#: The entry point group, and the name under which hooks are marked.
+GROUP = "morello_tune"
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
 #: When an item is likely to pay: while loops are shaped, while data is placed, or while kernels are polished.
 Phase: TypeAlias = Literal["early", "middle", "late"]
 PHASES: tuple[Phase, ...] = ("early", "middle", "late")
+#: The reasons why a proposal does not enter the beam, and that it does.
+Verdict: TypeAlias = Literal["accepted", "slower", "noise", "duplicate", "refused", "no program", "not built", "wrong"]
 
 
 @attrs.frozen(kw_only=True)
@@ -112,19 +129,76 @@ class Proposal:
     text: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class ProposalOutcome:
-    """The outcome of a proposal: if it entered the beam, and its speedup over its parent.
+@attrs.frozen(eq=False)
+class BuiltProgram:
+    """A program that can be measured; `key` is a hash of its C."""
 
-    `gain` and `candidate` are None if it was not measured.
+    kernel: Kernel
+    key: str
+    cost: int
+
+    @property
+    def impl(self) -> Impl:
+        return self.kernel.impl
+
+
+@attrs.frozen(eq=False)
+class MeasuredProgram:
+    """A program with its value, in seconds per call unless the target has a metric, and the relative spread of that.
+
+    `relative` is the speedup over the start, the product of gains along `way`: the items, each with its gain.
     """
 
-    parent: TuningCandidate
+    built: BuiltProgram
+    candidate: TuningCandidate
+    value: float
+    spread: float
+    relative: float = 1.0
+    way: tuple[tuple[str, float], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class TuningSample:
+    """An implementation and its verdict. `paired` are its times against its parent's, if it was measured."""
+
+    iteration: int
+    parent: MeasuredProgram
     proposal: Proposal
-    accepted: bool
-    reason: str
-    gain: float | None = None
-    candidate: TuningCandidate | None = None
+    verdict: Verdict
+    reason: str = ""
+    measured: MeasuredProgram | None = None
+    paired: Paired | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Return True if the program entered the beam."""
+        return self.verdict == "accepted"
+
+    @property
+    def gain(self) -> float | None:
+        """Return the speedup over the parent, None if it was not measured."""
+        return self.paired and self.paired.gain
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Return the sample as a trace stores it."""
+        proposal, measured, paired = self.proposal, self.measured, self.paired
+        feedback = measured and measured.candidate.feedback
+        edit = proposal.text if proposal.schedule is None else schedule_text(proposal.schedule)
+        return {
+            "iteration": self.iteration,
+            "parent": self.parent.built.key,
+            "item": proposal.item,
+            "plan": proposal.plan,
+            "edit": edit,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "key": measured and measured.built.key,
+            "schedule": measured and measured.candidate.text,
+            **{name: measured and getattr(measured, name) for name in ("value", "spread", "relative")},
+            "paired": paired and attrs.astuple(paired),
+            "feedback": feedback and attrs.asdict(feedback),
+        }
 
 
 @attrs.frozen(kw_only=True)
@@ -169,8 +243,8 @@ class ProposerSession(ABC):
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         """Return proposals for each request, at most `implementations` of it. The search ends if all are empty."""
 
-    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
-        """Use the outcomes of the proposals of an iteration."""
+    def learn(self, samples: Sequence[TuningSample]) -> None:
+        """Use the samples of an iteration: the proposals with their verdicts and gains."""
         return
 
     def facts(self) -> Mapping[str, Any]:
@@ -185,3 +259,58 @@ class Proposer:
     name: str
     start: Callable[[TuningTask], ProposerSession]
     description: str = ""
+
+
+@hookspec
+def morello_optimization_menu(target: str) -> Iterable[MenuItem] | None:
+    """Return items for the menu of the target of this name, besides those of all targets."""
+
+
+@hookspec
+def morello_tuning(target: str) -> TuningInfo | None:
+    """Return the description of the target of this name for language models."""
+
+
+@hookspec
+def morello_proposers(target: str) -> Iterable[Proposer] | None:
+    """Return proposers for the target of this name."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TuningPlugin:
+    """All that a plugin adds for one target, as a single object that implements every hook."""
+
+    target: str
+    menu: Sequence[MenuItem] = ()
+    info: TuningInfo | None = None
+    proposers: Sequence[Proposer] = ()
+
+    @hookimpl
+    def morello_optimization_menu(self, target: str) -> Sequence[MenuItem]:
+        return self.menu if target == self.target else ()
+
+    @hookimpl
+    def morello_tuning(self, target: str) -> TuningInfo | None:
+        return self.info if target == self.target else None
+
+    @hookimpl
+    def morello_proposers(self, target: str) -> Sequence[Proposer]:
+        return self.proposers if target == self.target else ()
+
+
+@cache
+def installed_plugins() -> pluggy.PluginManager:
+    """Return the plugins of all installed distributions."""
+    return load(GROUP, sys.modules[__name__])
+
+
+def tuning_info(target: str, plugins: pluggy.PluginManager | None = None) -> TuningInfo:
+    """Return the description of a target by plugins (default: installed), an empty one without a plugin.
+
+    Raises PluginError if several plugins describe it, or one returns something else.
+    """
+    found = (plugins or installed_plugins()).hook.morello_tuning(target=target)
+    if len(found) > 1 or not all(isinstance(one, TuningInfo) for one in found):
+        rule = f"morello_tuning returns one morello_tune.TuningInfo for target {target}, not {found!r}"
+        raise PluginError(rule, "uninstall or correct one of the plugins")
+    return found[0] if found else TuningInfo()

@@ -24,15 +24,13 @@ from morello_tune.edits import (
     child_started,
     distinct_edits,
     exchange_steps,
-    expand_leaf,
     insert_step,
     normal,
     remove_step,
     replace_step,
     sites,
 )
-from morello_tune.hooks import installed_plugins
-from morello_tune.interface import MenuItem, TuningCandidate
+from morello_tune.interface import MenuItem, TuningCandidate, installed_plugins
 
 #: Edits that may not apply.
 _Edits: TypeAlias = Iterable[Callable[[], Schedule]]
@@ -314,4 +312,4 @@ def _threads(candidate: TuningCandidate) -> _Edits:
 
 @_item("leave a part of the program to search, or anything not listed here", phase="late")
 def _search(candidate: TuningCandidate) -> _Edits:
-    return (partial(expand_leaf, candidate, site) for site in sites(candidate.impl) if site.path)
+    return (partial(child_started, candidate, site) for site in sites(candidate.impl) if site.path)

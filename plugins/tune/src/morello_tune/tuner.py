@@ -29,10 +29,17 @@ from morello.plugins.registry import installed
 from morello.run.paired import Paired
 from morello.schedule import Schedule, schedule_of
 from morello.search.budget import SearchBudget
-from morello_tune.beam import BeamOptions, BeamSearch, BeamState, TuningSample
-from morello_tune.evaluate import BUDGET, Evaluator, MeasuredProgram, Rejection
-from morello_tune.hooks import tuning_info
-from morello_tune.interface import MenuItem, Proposer, TuningCandidate, TuningTask
+from morello_tune.beam import BeamOptions, BeamSearch, BeamState
+from morello_tune.evaluate import BUDGET, Evaluator, Rejection
+from morello_tune.interface import (
+    MeasuredProgram,
+    MenuItem,
+    Proposer,
+    TuningCandidate,
+    TuningSample,
+    TuningTask,
+    tuning_info,
+)
 from morello_tune.menu import menu_for
 from morello_tune.proposers import proposer
 from morello_tune.recorded import machine_of

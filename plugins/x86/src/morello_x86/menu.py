@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello_tune import MenuItem, TuningCandidate, TuningInfo
-from morello_tune.edits import child_started, distinct_edits, expand_leaf, remove_step, replace_step, sites
+from morello_tune.edits import child_started, distinct_edits, remove_step, replace_step, sites
 
 from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
@@ -22,7 +22,7 @@ def _stream(candidate: TuningCandidate) -> Iterator[Schedule]:
         for site in sites(candidate.impl):
             step, logical = site.step, site.spec.logical
             if isinstance(step, Select) and step.kernel.endswith(_STREAMED):
-                yield partial(expand_leaf, candidate, site)
+                yield partial(child_started, candidate, site)
                 yield partial(replace_step, candidate, site, Select(step.kernel.removesuffix(_STREAMED)))
             for one in Select.steps(logical, candidate.target):
                 if one.kernel.endswith(_STREAMED) and one != step:

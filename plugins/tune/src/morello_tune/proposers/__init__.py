@@ -11,12 +11,18 @@ import pluggy
 from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.plugins.discovery import contributions
-from morello_tune.hooks import installed_plugins
-from morello_tune.interface import PlanRequest, Proposal, ProposalOutcome, Proposer, ProposerSession, TuningTask
+from morello_tune.interface import (
+    PlanRequest,
+    Proposal,
+    Proposer,
+    ProposerSession,
+    TuningSample,
+    TuningTask,
+    installed_plugins,
+)
 from morello_tune.proposers.command import COMMAND
 from morello_tune.proposers.evolution import EVOLUTION
-from morello_tune.proposers.kbest import KBEST
-from morello_tune.proposers.offline import OFFLINE
+from morello_tune.proposers.offline import KBEST, OFFLINE
 from morello_tune.proposers.openai import openai
 
 #: Those that every target has.
@@ -50,7 +56,7 @@ def proposer(name: str, target: str) -> Proposer:
 
 @attrs.define
 class Ensemble(ProposerSession):
-    """Divides requests between sessions in turns ([Hong2025] §3.4); every session gets all outcomes."""
+    """Divides requests between sessions in turns ([Hong2025] §3.4); every session gets all samples."""
 
     sessions: Mapping[str, ProposerSession]
     _next: int = attrs.field(default=0, init=False)
@@ -65,9 +71,9 @@ class Ensemble(ProposerSession):
         }
         return [next(made[name]) for name in whose]
 
-    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
+    def learn(self, samples: Sequence[TuningSample]) -> None:
         for session in self.sessions.values():
-            session.learn(outcomes)
+            session.learn(samples)
 
     def facts(self) -> Mapping[str, Any]:
         return {name: facts for name, session in self.sessions.items() if (facts := session.facts())}

@@ -14,10 +14,10 @@ from morello_tune.edits import StepSite, replace_subtree, sites
 from morello_tune.interface import (
     PlanRequest,
     Proposal,
-    ProposalOutcome,
     Proposer,
     ProposerSession,
     TuningCandidate,
+    TuningSample,
     TuningTask,
 )
 from morello_tune.proposers.offline import described
@@ -48,12 +48,12 @@ class Evolution(ProposerSession):
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         return [() if self.task.late else self._children(request) for request in requests]
 
-    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
-        for one in outcomes:
-            if one.candidate and one.gain:
-                fitness = one.gain * self._fitness.get(one.parent.text, 1.0)
-                self._fitness[one.candidate.text] = fitness
-                self._population.append((fitness, one.candidate))
+    def learn(self, samples: Sequence[TuningSample]) -> None:
+        for one in samples:
+            if one.measured and one.gain:
+                fitness = one.gain * self._fitness.get(one.parent.candidate.text, 1.0)
+                self._fitness[one.measured.candidate.text] = fitness
+                self._population.append((fitness, one.measured.candidate))
         self._population = sorted(self._population, key=lambda one: -one[0])[:_POPULATION]
 
     def _children(self, request: PlanRequest) -> list[Proposal]:

@@ -1,30 +1,39 @@
-"""offline: chooses items by phase and earlier gains, and their parameters by cost, without a language model."""
+"""Proposers without a language model, by the cost model.
+
+offline chooses items by phase and earlier gains, and their parameters by cost; kbest proposes the exact k cheapest
+programs under the model, each with C of its own.
+"""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any, ClassVar
 
 import attrs
 
+from morello.codegen.forms import program_key
+from morello.errors import MorelloError
 from morello.ir.impl import Impl, Leaf, cost_and_peak
-from morello.schedule import Position, Schedule, apply, schedule_text
+from morello.schedule import Position, Schedule, apply, schedule_of, schedule_text
 from morello_tune.interface import (
     PHASES,
     MenuItem,
     PlanRequest,
     Proposal,
-    ProposalOutcome,
     Proposer,
     ProposerSession,
     TuningCandidate,
+    TuningSample,
     TuningTask,
 )
 
 #: Edits drawn for each requested implementation (the cheapest are proposed), and the most edits of an item.
-_DRAWN, _EXAMINED = 4, 400
+_DRAWN, _EDITS = 4, 400
+#: Programs of kbest without `--top`, and programs examined at most for each one.
+TOP, _EXAMINED = 20, 500
 #: The ratio of an item's weights in its phase and in the farthest one.
 _PHASE = 4.0
 #: The weight of an item's past, and the number of proposals without gain that is assumed before the first.
@@ -50,10 +59,10 @@ class Offline(ProposerSession):
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         return [() if self.task.late else self._plan(request) for request in requests]
 
-    def learn(self, outcomes: Sequence[ProposalOutcome]) -> None:
+    def learn(self, samples: Sequence[TuningSample]) -> None:
         if not self.task.options.get("feedback", True):
             return
-        for one in outcomes:
+        for one in samples:
             past = self._past.setdefault(one.proposal.item, _ItemHistory())
             past.count += 1
             past.gains += math.log(one.gain) if one.accepted and one.gain else 0.0
@@ -81,7 +90,7 @@ class Offline(ProposerSession):
         """Return the edits of an item on a candidate that were not proposed yet."""
         key = item.name, candidate.text
         if key not in self._edits:
-            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _EXAMINED)]
+            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _EDITS)]
         return self._edits[key]
 
     def _implemented(
@@ -136,4 +145,49 @@ OFFLINE = Proposer(
     name="offline",
     start=Offline,
     description="items by phase and earlier gains, their parameters by cost; from --seed",
+)
+
+
+@attrs.define
+class KBest(ProposerSession):
+    """Proposes all programs at the first request, cheapest first: they need no beam."""
+
+    once: ClassVar[bool] = True
+    task: TuningTask
+    _done: bool = attrs.field(default=False, init=False)
+    _examined: int = attrs.field(default=0, init=False)
+
+    def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
+        made = [] if self._done else self._cheapest()
+        self._done = True
+        return [made, *([()] * (len(requests) - 1))]
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"programs examined": self._examined}
+
+    def _cheapest(self) -> list[Proposal]:
+        # Imported late: importing search takes long.
+        from morello.search.kbest import cheapest
+        from morello.search.session import SearchSession
+
+        start, top = self.task.start, int(self.task.options.get("top") or TOP)
+        search = SearchSession(start.target)
+        seen: dict[str, Proposal] = {}
+        for one in islice(cheapest(search, start.spec, printed=True), _EXAMINED * top):
+            self._examined += 1
+            key = program_key(one.impl, start.target)
+            if key not in seen:
+                plan = f"number {len(seen) + 1} of the model: cost {one.cost:,}"
+                seen[key] = Proposal(item="kbest", plan=plan, schedule=schedule_of(one.impl))
+            if len(seen) == top or self.task.late:
+                break
+        if not seen:
+            raise MorelloError(f"{self.task.name} has no program", "raise its memory limits")
+        return [*seen.values()]
+
+
+KBEST = Proposer(
+    name="kbest",
+    start=KBest,
+    description=f"the cheapest programs under the model, with C of their own: --top N of them ({TOP} by default)",
 )
