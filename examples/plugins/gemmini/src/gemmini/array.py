@@ -30,7 +30,7 @@ class Array:
     def levels(self) -> tuple[MemoryLevel, ...]:
         """Return the memories: software fills both of the array's, a row of `dim` values at a time.
 
-        What moves cost is for their kernels to say.
+        The kernels of moves declare their costs.
         """
         row, sums = self.dim * self.element.bytes, self.dim * self.sums.bytes
         return (

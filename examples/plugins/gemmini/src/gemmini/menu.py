@@ -72,7 +72,7 @@ def _overwrite(array: Array, candidate: TuningCandidate) -> Iterator[Schedule]:
 
 
 def tuning(array: Array) -> TuningInfo:
-    """Return what an array says of itself."""
+    """Return the description of an array for prompts."""
     dim = array.dim
     return TuningInfo(
         description=(

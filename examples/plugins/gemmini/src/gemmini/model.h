@@ -4,10 +4,9 @@
    gemmini_elem_t and gemmini_acc_t as the types of values in scratchpad and accumulator, and
    GEMMINI_SCRATCHPAD_BYTES and GEMMINI_ACCUMULATOR_BYTES as their sizes.
 
-   It models the weight-stationary dataflow. Both memories are addressed by rows of GEMMINI_DIM values. Of an
-   address, bit 31 means the accumulator; bit 30, when writing there, adding to what is there; bit 29, when reading
-   from there, values of the accumulator's type as they are. A program that breaks a rule of the instructions is
-   stopped with a message. Each thread has an accelerator of its own. */
+   It models the weight-stationary dataflow. Both memories are addressed by rows of GEMMINI_DIM values. Bit 31 of an
+   address selects the accumulator; bit 30 adds to the value there in a write; bit 29 reads values in the accumulator's
+   type. A program that breaks a rule of the instructions is stopped with a message. Each thread has an accelerator of its own. */
 
 /* Programs call a part of these functions. */
 #pragma GCC diagnostic ignored "-Wunused-function"

@@ -16,7 +16,7 @@ def _plugin(one: array.Array) -> TargetPlugin:
         name=one.name,
         description=f"a functional model of Gemmini: {one.dim}×{one.dim} elements, {one.element} to {one.sums}",
         layouts=one.layouts,
-        cost_unit="bytes, of which an instruction counts as 16",
+        cost_unit="bytes (16 for an instruction)",
     )
     return TargetPlugin(
         info=info,
