@@ -119,13 +119,11 @@ class Evaluator:
         return known
 
     def _searched(self, schedule: Schedule) -> Impl:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        if self.late:
             raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
         if self.budget.memory_reached:
             self._searches = Searches(self.goal.target)
-        left = min(left, math.inf if self.budget.seconds is None else self.budget.seconds)
-        budget = attrs.evolve(self.budget, seconds=None if left == math.inf else left)
+        budget = until(self.budget, self.deadline)
         goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
         return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
 
@@ -285,6 +283,12 @@ class Evaluator:
             if not peak or rate <= peak or self.late:
                 break
         return 100 * rate / peak if peak else None
+
+
+def until(budget: SearchBudget, deadline: float) -> SearchBudget:
+    """Return a budget that ends at a time of `time.monotonic`, too."""
+    left = min(max(0.0, deadline - time.monotonic()), math.inf if budget.seconds is None else budget.seconds)
+    return attrs.evolve(budget, seconds=None if left == math.inf else left)
 
 
 def peak_rate(impl: Impl, target: Target, clock: Clock, compiler: Compiler) -> float:

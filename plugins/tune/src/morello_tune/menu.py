@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import pluggy
@@ -34,6 +34,7 @@ from morello_tune.interface import MenuItem, TuningCandidate, installed_plugins
 
 #: Edits that may not apply.
 _Edits: TypeAlias = Iterable[Callable[[], Schedule]]
+_S = TypeVar("_S", bound=Rewrite)
 _Finder: TypeAlias = Callable[[TuningCandidate], _Edits]
 #: Steps that make loops.
 _LOOPS = (Tile, Split, ExactFit)
@@ -48,6 +49,15 @@ def menu_for(target: str, plugins: pluggy.PluginManager | None = None) -> Mappin
     """
     own = {one.name: one for one in STANDARD}
     return {**own, **contributions(plugins or installed_plugins(), "morello_optimization_menu", target, MenuItem, own)}
+
+
+def any_of(items: Sequence[MenuItem]) -> MenuItem:
+    """Return the only item without a menu: any edit."""
+
+    def edits(candidate: TuningCandidate) -> Iterable[Schedule]:
+        return (edit for item in items if item.applies(candidate) for edit in item.edits(candidate))
+
+    return MenuItem(name="any", text="change anything", edits=edits)
 
 
 def sizes_near(extent: int, size: int, multiple: int = 1) -> list[int]:
@@ -80,10 +90,15 @@ def _spine(candidate: TuningCandidate) -> Iterator[StepSite]:
     return (site for site in sites(candidate.impl) if site.main)
 
 
-def _steps_at(candidate: TuningCandidate, site: StepSite, kind: type[Rewrite]) -> Iterator[Rewrite]:
+def _steps_at(candidate: TuningCandidate, site: StepSite, kind: type[_S]) -> Iterator[_S]:
     """Yield the steps of a kind that search would try at a site."""
-    if kind in rewrites_of(candidate.target):
-        yield from kind.steps(site.spec.logical, candidate.target)
+    tried = kind.steps(site.spec.logical, candidate.target) if kind in rewrites_of(candidate.target) else ()
+    return (step for step in tried if isinstance(step, kind))
+
+
+def _choices(candidate: TuningCandidate, kind: type[_S]) -> Iterator[tuple[StepSite, _S]]:
+    """Yield the steps of a kind that search would try along main children, with their sites."""
+    return ((site, step) for site in _spine(candidate) for step in _steps_at(candidate, site, kind))
 
 
 def _with_size(site: StepSite, dim: int, size: int) -> Rewrite | None:
@@ -164,10 +179,9 @@ def _reorder(candidate: TuningCandidate) -> _Edits:
 
 @_item("split a loop: tile another dimension, or the tiles again", phase="early")
 def _split(candidate: TuningCandidate) -> _Edits:
-    for site in _spine(candidate):
-        for step in _steps_at(candidate, site, Tile):
-            if isinstance(step, Tile) and not step.parallel:
-                yield partial(insert_step, candidate, site, step)
+    for site, step in _choices(candidate, Tile):
+        if not step.parallel:
+            yield partial(insert_step, candidate, site, step)
 
 
 @_item("split the loop over a sum, so that its parts add up one after another")
@@ -226,12 +240,9 @@ def _sink(candidate: TuningCandidate) -> _Edits:
 
 @_item("move an operand to a faster level")
 def _place(candidate: TuningCandidate) -> _Edits:
-    return (
-        partial(insert_step, candidate, site, step)
-        for site in _spine(candidate)
-        for step in _steps_at(candidate, site, MoveStep)
-        if isinstance(step, MoveStep) and not _lays_out(step, site)
-    )
+    for site, step in _choices(candidate, MoveStep):
+        if not _lays_out(step, site):
+            yield partial(insert_step, candidate, site, step)
 
 
 @_item(
@@ -247,11 +258,10 @@ After:
     synthesize""",
 )
 def _pack(candidate: TuningCandidate) -> _Edits:
-    for site in _spine(candidate):
-        for step in _steps_at(candidate, site, MoveStep):
-            if isinstance(step, MoveStep) and _lays_out(step, site):
-                other = isinstance(site.step, MoveStep) and site.step.operand == step.operand
-                yield partial(replace_step if other else insert_step, candidate, site, step)
+    for site, step in _choices(candidate, MoveStep):
+        if _lays_out(step, site):
+            other = isinstance(site.step, MoveStep) and site.step.operand == step.operand
+            yield partial(replace_step if other else insert_step, candidate, site, step)
 
 
 def _lays_out(step: MoveStep, site: StepSite) -> bool:
@@ -271,11 +281,10 @@ def _drop_move(candidate: TuningCandidate) -> _Edits:
 @_item("cover a dimension exactly by tiles of several sizes, without boundaries")
 def _fit(candidate: TuningCandidate) -> _Edits:
     """Replace a loop with boundary tiles, or add a loop before it."""
-    for site in _spine(candidate):
-        for step in _steps_at(candidate, site, ExactFit):
-            if isinstance(site.step, Tile | ExactFit):
-                yield partial(replace_step, candidate, site, step)
-            yield partial(insert_step, candidate, site, step)
+    for site, step in _choices(candidate, ExactFit):
+        if isinstance(site.step, Tile | ExactFit):
+            yield partial(replace_step, candidate, site, step)
+        yield partial(insert_step, candidate, site, step)
 
 
 @_item("unroll: larger or other tiles of registers right above a kernel", Tile, Split, phase="late")
@@ -301,13 +310,12 @@ def _is_shared(candidate: TuningCandidate) -> bool:
 
 @_item("let threads share other tiles of the outermost loop", applies=_is_shared, phase="early")
 def _threads(candidate: TuningCandidate) -> _Edits:
-    for site in _spine(candidate):
+    for site, step in _choices(candidate, Tile):
         if site.spec.logical.serial:
             return
-        for step in _steps_at(candidate, site, Tile):
-            if isinstance(step, Tile) and step.parallel:
-                same = isinstance(site.step, Tile) and site.step.parallel
-                yield partial(replace_step if same else insert_step, candidate, site, step)
+        if step.parallel:
+            same = isinstance(site.step, Tile) and site.step.parallel
+            yield partial(replace_step if same else insert_step, candidate, site, step)
 
 
 @_item("leave a part of the program to search, or anything not listed here", phase="late")

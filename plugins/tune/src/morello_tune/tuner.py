@@ -6,8 +6,9 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from statistics import geometric_mean
 from typing import Any
 
 import attrs
@@ -27,20 +28,18 @@ from morello.kernels.target import Target
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
 from morello.run.paired import Paired
-from morello.schedule import Schedule, schedule_of
+from morello.schedule import schedule_of
 from morello.search.budget import SearchBudget
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState
-from morello_tune.evaluate import BUDGET, Evaluator, Rejection
+from morello_tune.evaluate import BUDGET, Evaluator, Rejection, until
 from morello_tune.interface import (
     MeasuredProgram,
-    MenuItem,
     Proposer,
-    TuningCandidate,
     TuningSample,
     TuningTask,
     tuning_info,
 )
-from morello_tune.menu import menu_for
+from morello_tune.menu import any_of, menu_for
 from morello_tune.proposers import proposer
 from morello_tune.recorded import machine_of
 from morello_tune.reuse import Recipe, recipes, replay
@@ -82,9 +81,9 @@ class ItemStatistics:
     @classmethod
     def of(cls, item: str, samples: Sequence[TuningSample]) -> ItemStatistics:
         """Return the statistics of an item; its gain is the geometric mean over accepted samples."""
-        gains = [one.paired.gain for one in samples if one.paired]
-        accepted = [one.paired.gain for one in samples if one.verdict == "accepted" and one.paired]
-        gain = math.exp(sum(map(math.log, accepted)) / len(accepted)) if accepted else 1.0
+        gains = [one.gain for one in samples if one.gain]
+        accepted = [one.gain for one in samples if one.accepted and one.gain]
+        gain = geometric_mean(accepted) if accepted else 1.0
         return cls(item, len(samples), len(gains), len(accepted), gain, max(gains, default=0.0))
 
 
@@ -160,8 +159,7 @@ class TuningResult:
     @property
     def verdicts(self) -> dict[str, int]:
         """Return the number of samples for each verdict, most frequent first."""
-        counts = Counter(one.verdict for one in self.samples)
-        return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+        return dict(Counter(sorted(one.verdict for one in self.samples)).most_common())
 
 
 def _itself(one: MeasuredProgram) -> Paired:
@@ -185,10 +183,7 @@ class Tuner:
         goal, options, target = self.goal, self.options, self.goal.target
         began = time.monotonic()
         ends = began + options.time
-        planner = (
-            options.proposer if isinstance(options.proposer, Proposer) else proposer(options.proposer, target.name)
-        )
-        reuse = database(options.reuse)
+        planner, reuse = proposer(options.proposer, target.name), database(options.reuse)
         evaluator = self._evaluator = Evaluator(
             goal,
             find_compiler(options.cc),
@@ -199,7 +194,8 @@ class Tuner:
             deadline=ends,
         )
         if next(leaves(goal.impl), None) is not None:
-            goal = goal.synthesize(self.db or False, False, self._start_budget(ends))
+            budget = options.budget if ends == math.inf else until(options.budget or SearchBudget(), ends)
+            goal = goal.synthesize(self.db or False, False, budget)
         start = evaluator.start(goal.impl)
         self._machine = machine_of(start.built.kernel, options.threads)
         known = recipes(reuse, self.goal) if reuse else []
@@ -240,13 +236,6 @@ class Tuner:
         evaluator.deadline = math.inf
         return self._ended(search, state, before, interrupted)
 
-    def _start_budget(self, ends: float) -> SearchBudget | None:
-        """Return the budget of the search for the start, which ends with the time of tuning."""
-        if ends == math.inf:
-            return self.options.budget
-        budget, left = self.options.budget or SearchBudget(), max(0.0, ends - time.monotonic())
-        return attrs.evolve(budget, seconds=left if budget.seconds is None else min(left, budget.seconds))
-
     def _task(self, start: MeasuredProgram, known: Sequence[Recipe]) -> TuningTask:
         gains: dict[str, float] = {}
         for item, gain in (step for recipe in known for step in recipe.way):
@@ -260,7 +249,7 @@ class Tuner:
             read=evaluator.read,
             cost=evaluator.cost,
             deadline=evaluator.deadline,
-            menu=(_any_of(items),) if self.options.without_menu else items,
+            menu=(any_of(items),) if self.options.without_menu else items,
             gains=gains,
             options={**self.options.proposer_options, "feedback": not self.options.without_feedback},
         )
@@ -349,15 +338,6 @@ class Tuner:
             if not isinstance(evaluator.verdict(final), Rejection):
                 return best, final
         return start, _itself(start)
-
-
-def _any_of(items: Sequence[MenuItem]) -> MenuItem:
-    """Return the only item without a menu: any edit."""
-
-    def edits(candidate: TuningCandidate) -> Iterable[Schedule]:
-        return (edit for item in items if item.applies(candidate) for edit in item.edits(candidate))
-
-    return MenuItem(name="any", text="change anything", edits=edits)
 
 
 def tune(

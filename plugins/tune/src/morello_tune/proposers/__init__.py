@@ -39,8 +39,10 @@ def proposers_for(target: str, plugins: pluggy.PluginManager | None = None) -> M
     return {**own, **contributions(plugins or installed_plugins(), "morello_proposers", target, Proposer, own)}
 
 
-def proposer(name: str, target: str) -> Proposer:
+def proposer(name: str | Proposer, target: str) -> Proposer:
     """Return the proposer of a name, `ensemble:A,B` for several. Raises MorelloError for an unknown one."""
+    if isinstance(name, Proposer):
+        return name
     known = {**proposers_for(target)}
     names = name.removeprefix(_ENSEMBLE).split(",") if name.startswith(_ENSEMBLE) else [name]
     for one in names:

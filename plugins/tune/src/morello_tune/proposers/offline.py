@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar
@@ -124,21 +125,12 @@ def _estimate(impl: Impl, point: float) -> float:
 
 def described(schedule: Schedule, candidate: TuningCandidate) -> str:
     """Return the lines of a schedule that a candidate's does not have, then those that it lacks, in words."""
-    before, after = candidate.text.splitlines(), schedule_text(schedule).splitlines()
-    new, gone = _without(after, before), _without(before, after)
-    words = [f"{name} {'; '.join(lines)}" for name, lines in (("with", new), ("without", gone)) if lines]
+    before, after = (Counter(map(str.strip, text.splitlines())) for text in (candidate.text, schedule_text(schedule)))
+    words: list[str] = []
+    for name, lines in (("with", after - before), ("without", before - after)):
+        del lines["}"]
+        words += [f"{name} {'; '.join(lines.elements())}"] if lines else []
     return ", ".join(words) or "the same steps in another order"
-
-
-def _without(lines: Sequence[str], others: Sequence[str]) -> list[str]:
-    left = [one.strip() for one in others]
-    found: list[str] = []
-    for line in (one.strip() for one in lines):
-        if line in left:
-            left.remove(line)
-        elif line != "}":
-            found.append(line)
-    return found
 
 
 OFFLINE = Proposer(
