@@ -35,6 +35,11 @@ class LevelFit:
     points: tuple[tuple[int, float], ...]
 
     @property
+    def costs(self) -> dict[str, float]:
+        """Return the costs by their keys in a profile."""
+        return {"hit_cost": self.hit, "miss_cost": self.miss}
+
+    @property
     def error(self) -> float:
         return float(np.mean([abs((self.miss + self.hit * lines) / taken - 1) for lines, taken in self.points]))
 

@@ -19,7 +19,7 @@ from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.kernels.target import Target
 from morello.plugins.measure import Clock, Measurement
-from morello.plugins.profile import MEASURED, Profile
+from morello.plugins.profile import Profile
 from morello.plugins.profile_choice import microarchitectures
 
 #: Approximate limits of the time, in seconds.
@@ -97,8 +97,15 @@ def calibrate(
     progress("threads")
     threads = os.cpu_count() or 1
     syncs = [round(_parallel_cost(meter, threads)) if threads > 1 else target.weights.sync for meter in meters]
-    sync = syncs[0]
-    lines = [*_level_lines(target, levels), *_weight_lines(target, threads, sync)]
+    weights: dict[str, int | Literal["cpus"]] = {"threads": threads, "sync": syncs[0]}
+    lines = [
+        Line(f"levels.{one.level}.{key}", f"{getattr(target.level(one.level), key):,}", f"{new:,.0f}", one.error)
+        for one in levels
+        for key, new in one.costs.items()
+    ]
+    lines += [
+        Line(f"weights.{key}", f"{getattr(target.weights, key):,}", f"{new:,}", None) for key, new in weights.items()
+    ]
     lines += [
         Line(_WITH.format(meter.compiler.name), "", f"{other:,}", None)
         for meter, other in zip(meters[1:], syncs[1:], strict=True)
@@ -108,8 +115,20 @@ def calibrate(
         table, table_lines = _measure(measurement, target, meters, progress)
         tables.append(table)
         lines += table_lines
+    cpu, per_cycle = microarchitectures()[0], target.info.units_per_cycle
+    profile = Profile(
+        name=name,
+        target=target.name,
+        description=f"measured on {cpu} with {meters[0].compiler.name}, in {target.info.cost_unit or 'units'}",
+        cpus=(cpu,),
+        cpu_features=_features(target),
+        mhz=meters[0].megahertz(per_cycle) if per_cycle else None,
+        weights=weights,
+        levels={one.level: {key: round(new) for key, new in one.costs.items()} for one in levels},
+        tables={one.name: one.rows for one in tables},
+    )
     return Calibration(
-        profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, meters[0]),
+        profile=profile,
         levels=tuple(levels),
         tables=tuple(tables),
         lines=tuple(lines),
@@ -130,33 +149,12 @@ def _measure(
     """Return the table measured with the first meter, and a line from each meter."""
     progress(f"table {measurement.table}")
     table = measure_table(meters[0], measurement, target.tables)
-    lines = [_table_line(table)]
+    lines = [Line(f"tables.{table.name}", f"{len(table.rows)} rows", _times(table.old, table), table.error)]
     for other in meters[1:]:
         progress(f"table {measurement.table}, {other.compiler.name}")
-        lines.append(_compared(table, measure_table(other, measurement, target.tables), other.compiler))
+        again = measure_table(other, measurement, target.tables)
+        lines.append(Line(_WITH.format(other.compiler.name), "", _times(table.rows, again), again.error))
     return table, lines
-
-
-def _profile(
-    target: Target,
-    levels: Sequence[LevelFit],
-    weights: dict[str, int | Literal["cpus"]],
-    tables: Sequence[MeasuredTable],
-    name: str,
-    meter: UnitMeter,
-) -> Profile:
-    cpu = microarchitectures()[0]
-    return Profile(
-        name=name,
-        target=target.name,
-        description=f"measured on {cpu} with {meter.compiler.name}, in {target.info.cost_unit or 'units'}",
-        cpus=(cpu,),
-        cpu_features=_features(target),
-        mhz=meter.megahertz(per_cycle) if (per_cycle := target.info.units_per_cycle) else None,
-        weights=weights,
-        levels={one.level: {key: round(new) for key, new in _costs(one)} for one in levels},
-        tables={one.name: one.rows for one in tables},
-    )
 
 
 def _features(target: Target) -> tuple[str, ...]:
@@ -165,35 +163,6 @@ def _features(target: Target) -> tuple[str, ...]:
     # The current profile may be that of another machine.
     needed |= {feature for lacking in target.unavailable.values() for feature in lacking}
     return tuple(sorted(needed - {*missing_features(needed)}))
-
-
-def _level_lines(target: Target, levels: Sequence[LevelFit]) -> list[Line]:
-    return [
-        Line(f"levels.{one.level}.{key}", f"{getattr(target.level(one.level), key):,}", f"{new:,.0f}", one.error)
-        for one in levels
-        for key, new in _costs(one)
-    ]
-
-
-def _costs(level: LevelFit) -> list[tuple[str, float]]:
-    found = [("hit_cost", level.hit), ("miss_cost", level.miss)]
-    return [pair for pair in found if pair[0] in MEASURED]
-
-
-def _weight_lines(target: Target, threads: int, sync: int) -> list[Line]:
-    old = target.weights
-    return [
-        Line("weights.threads", f"{old.threads:,}", f"{threads:,}", None),
-        Line("weights.sync", f"{old.sync:,}", f"{sync:,}", None),
-    ]
-
-
-def _table_line(table: MeasuredTable) -> Line:
-    return Line(f"tables.{table.name}", f"{len(table.rows)} rows", _times(table.old, table), table.error)
-
-
-def _compared(table: MeasuredTable, other: MeasuredTable, compiler: Compiler) -> Line:
-    return Line(_WITH.format(compiler.name), "", _times(table.rows, other), other.error)
 
 
 def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:

@@ -20,7 +20,6 @@ from morello.ir.ops.base import PARAMETER, Operation, Value
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
-from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import Target
 from morello.rewrites import Rewrite
 from morello.rewrites.base import layout_name, rewrites_of
@@ -47,18 +46,14 @@ def random_tensor(
     layout = rng.choice(layouts or target.layouts(dtype, len(shape)))
     if not layout.applies(shape):
         return None
-    tensor = TensorSpec(shape, _state(rng, target, level, dtype, layout)).canonical()
+    vector = rng.choice(target.vector_sizes(level, dtype)) if level.kind == "vector" else None
+    tensor = TensorSpec(shape, target.state(level.name, dtype, layout, vector=vector)).canonical()
     if rng.random() < 0.3 and tensor.state.layout and not level.is_register:
         run = rng.randint(0, len(tensor.state.layout.dims))
         aligned = rng.random() < 0.7
         state = target.state(level.name, dtype, tensor.state.layout, contig=run, aligned=aligned)
         tensor = TensorSpec(shape, state)
     return tensor if tensor.has_whole_vectors() else None
-
-
-def _state(rng: random.Random, target: Target, level: MemoryLevel, dtype: DType, layout: Layout):
-    vector = rng.choice(target.vector_sizes(level, dtype)) if level.kind == "vector" else None
-    return target.state(level.name, dtype, layout, vector=vector)
 
 
 def random_spec(
@@ -121,6 +116,8 @@ def _permuted(rank: int) -> tuple[Layout, ...]:
 
 #: Wildness of the last try: microkernels first, then loops down to single values.
 _CAREFUL = -1
+#: Steps that are tried with each wildness.
+_ATTEMPTS = 250
 
 
 class RandomPrograms:
@@ -136,10 +133,9 @@ class RandomPrograms:
         target: Target,
         rng: random.Random,
         wild: int = 4,
-        attempts: int = 250,
         hopeless: Callable[[LogicalSpec], bool] = lambda logical: False,
     ):
-        self._target, self._rng, self._wild, self._attempts = target, rng, wild, attempts
+        self._target, self._rng, self._wild = target, rng, wild
         self._steps: dict[LogicalSpec, list[Rewrite]] = {}
         self._expansions: dict[tuple[LogicalSpec, Rewrite], Expansion | None] = {}
         self._no_program = hopeless
@@ -151,7 +147,7 @@ class RandomPrograms:
         if self._no_program(spec.logical):
             return None
         for wild in (*range(self._wild, 0, -2), 0, _CAREFUL):
-            self._left, self._wild_now = self._attempts, wild
+            self._left, self._wild_now = _ATTEMPTS, wild
             found = self._any(spec, ())
             if found or self._left > 0:
                 return found

@@ -18,7 +18,6 @@ from morello.codegen.threads import KEEPS_SHARES
 from morello.errors import ArgumentError, ToolchainError, VerificationError
 from morello.ir.program import Parameter, Program
 from morello.ir.spec import Spec
-from morello.ir.tensor import TensorSpec
 from morello.run.arrays import Form, form_of
 from morello.testing.batch import translation_unit, units
 
@@ -95,14 +94,13 @@ _DATA, _PROGRESS = "operands.bin", "job.txt"
 class Job:
     """A program to call once: its Spec, and one array per parameter, of the operand's shape.
 
-    Buffers have exactly the operands' size and start at a multiple of `alignments` bytes, by default of 64 for
-    aligned operands and of the element for others.
+    Buffers have exactly the operands' size and start at a multiple of 64 bytes for aligned operands, and of the element
+    for others.
     """
 
     program: Program
     spec: Spec
     arrays: Sequence[np.ndarray]
-    alignments: Sequence[int] | None = None
 
 
 @attrs.frozen
@@ -145,7 +143,6 @@ def run_sanitized(
     spec: Spec,
     arrays: Sequence[np.ndarray],
     compiler: Compiler,
-    alignments: Sequence[int] | None = None,
     sanitizers: str = SANITIZERS,
 ) -> list[np.ndarray]:
     """Call `program` on copies of `arrays`, see `Job`, and return the written ones.
@@ -154,7 +151,7 @@ def run_sanitized(
     VerificationError with the sanitizers' report, ArgumentError for arrays that do not fit, ToolchainError where the
     compiler fails or has no sanitizers.
     """
-    (result,) = run_all_sanitized([Job(program, spec, arrays, alignments)], compiler, sanitizers)
+    (result,) = run_all_sanitized([Job(program, spec, arrays)], compiler, sanitizers)
     if isinstance(result, VerificationError):
         raise result
     return result
@@ -196,7 +193,7 @@ def _buffers(job: Job, start: int) -> list[_Buffer]:
     for index, parameter in enumerate(program.parameters):
         tensor = job.spec.operands[parameter.operand]
         form = form_of(tensor)
-        alignment = _default_alignment(tensor) if job.alignments is None else job.alignments[index]
+        alignment = 64 if tensor.state.aligned else tensor.state.dtype.bytes
         buffers.append(_Buffer(parameter, form, form.strides_with_gaps(_GAP), alignment, start))
         _check(buffers[-1], job.arrays[index])
         start += buffers[-1].bytes
@@ -232,10 +229,6 @@ def _outputs(buffers: Sequence[_Buffer], folder: Path) -> list[np.ndarray]:
                 file.seek(buffer.start)
                 outputs.append(buffer.elements(file.read(buffer.bytes)))
         return outputs
-
-
-def _default_alignment(tensor: TensorSpec) -> int:
-    return 64 if tensor.state.aligned else tensor.state.dtype.bytes
 
 
 def _check(buffer: _Buffer, array: np.ndarray) -> None:

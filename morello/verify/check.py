@@ -86,13 +86,13 @@ class GuardedArray:
     It has the alignment and contiguity that the kernel requires, and no more.
     """
 
-    def __init__(self, argument: Argument, rng: np.random.Generator, guard: int = GUARD):
+    def __init__(self, argument: Argument, rng: np.random.Generator):
         form = argument.form
         self.argument = argument
         self._strides = form.strides_with_gaps(_GAP)
-        self._start = -(-guard // (2 * argument.alignment)) * 2 * argument.alignment + argument.alignment
+        self._start = -(-GUARD // (2 * argument.alignment)) * 2 * argument.alignment + argument.alignment
         self.bytes = form.extent(self._strides) * form.dtype.bytes
-        self.memory = aligned_bytes(self._start + self.bytes + guard, max(4096, 2 * argument.alignment))
+        self.memory = aligned_bytes(self._start + self.bytes + GUARD, max(4096, 2 * argument.alignment))
         self.memory[:] = rng.integers(0, 256, self.memory.size, np.uint8)
         self.array = form.place(self.memory, self._start, self._strides)
         self._before = self.memory.copy()
