@@ -10,13 +10,8 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, per_vector, touching
 from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.convert import scalar_as
 from morello_x86.kernels.lanes import repeat
-
-
-def _value(site: KernelSite) -> str:
-    source, out = (state.dtype for state in site.spec.states)
-    return f"{{out}} = {scalar_as(site, '{src}', source, out)};"
+from morello_x86.kernels.move import cast
 
 
 def _value_to_registers(site: KernelSite) -> None:
@@ -104,7 +99,7 @@ KERNELS = (
         op=Broadcast,
         takes="1, RF/L1, RF/L1",
         cost=touching(HALF_CYCLE),
-        template=_value,
+        template=cast,
     ),
     Microkernel(
         name="VecScalarAssign",
@@ -139,7 +134,7 @@ KERNELS = (
         op=OnePrefix,
         takes="1, RF/L1, RF/L1",
         cost=touching(HALF_CYCLE),
-        template=_value,
+        template=cast,
     ),
     Microkernel(
         name="OnePrefixCopy",

@@ -90,21 +90,6 @@ def _widened(site: KernelSite, value: str, source: DType, out: DType, values: in
     return f"{site.helper(f'{wide}_of_{source}', text)}({value})"
 
 
-def values_at(site: KernelSite, operand: OperandSite, position: int, values: int) -> str:
-    """Return a C expression for the vector of `values` values from `position` on: a register, or loaded from memory."""
-    if operand.in_registers:
-        return operand.register(position)
-    return f"{site.load(operand.tensor.state.dtype, values)}({operand.pointer(position)})"
-
-
-def put_values(site: KernelSite, operand: OperandSite, position: int, values: int, value: str) -> None:
-    """Sets the `values` values from `position` on, in a register or in memory, to the vector `value`."""
-    if operand.in_registers:
-        site.line(f"{operand.register(position)} = {value};")
-    else:
-        site.line(f"{site.store(operand.tensor.state.dtype, values)}({operand.pointer(position)}, {value});")
-
-
 def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
     """Return the even and the odd ones of twice `values` bf16 in the vector `value`, as vectors of f32.
 
@@ -121,7 +106,8 @@ def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
     return halves[0], halves[1]
 
 
-def pair_of_i16(site: KernelSite, operand: OperandSite) -> str:
-    """Return the two integers of an operand, of at most 16 bits, extended to 16 bits each, as an `int32_t`."""
-    low, high = (f"(uint32_t)({U16.c_name}){operand.scalar(position)}" for position in range(2))
-    return f"(int32_t)({low} | {high} << 16)"
+def word_of(operand: OperandSite, count: int) -> str:
+    """Return the `count` values of an operand next to each other in an `int32_t`; compilers load them at once."""
+    parts = (f"(uint32_t)(uint{32 // count}_t){operand.scalar(place)}" for place in range(count))
+    shifted = (f"{part} << {32 // count * place}" if place else part for place, part in enumerate(parts))
+    return f"(int32_t)({' | '.join(shifted)})"

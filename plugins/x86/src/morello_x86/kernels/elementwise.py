@@ -6,12 +6,11 @@ value only is used for all lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from morello.ir.dtypes import ALL, F32, DType
-from morello.ir.numbers import Num
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
@@ -177,23 +176,26 @@ def in_memory(spec: LogicalSpec) -> bool:
 
 
 def _vector(
-    name: str,
+    widest: int,
     op: type[Operation],
     operands: tuple[OperandPattern, ...],
     template: VectorTemplate,
-    widest: int,
-    each: Callable[[LogicalSpec], Num],
+    half_cycles: int | None = None,
     single: int | None = None,
-    temporaries: int = 2,
     in_place: bool = False,
 ) -> tuple[Microkernel, ...]:
-    """Return kernels on vectors, where operand `single` may be one value; a vector costs `each` half cycles.
+    """Return kernels on vectors, where operand `single` may be one value.
 
-    The first is for registers and L1, the second for large outputs in memory, unless these are changed `in_place`.
+    A vector costs `half_cycles`, or what the function of that name does. The first kernel is for registers and L1, the
+    second for large outputs in memory, unless these are changed `in_place`.
     """
+
+    def each(spec: LogicalSpec) -> int:
+        return cycles(function_of(spec.op), width(spec, widest)) if half_cycles is None else half_cycles
+
     singles = () if single is None else (single,)
     kernel = Microkernel(
-        name=name,
+        name=f"Vector{op.__name__}",
         op=op,
         operands=operands,
         same=("lanes",),
@@ -202,7 +204,7 @@ def _vector(
         cost=lambda spec, target: (
             HALF_CYCLE * (vectors(spec, widest) * (each(spec) + conversions(spec) + in_memory(spec)) + in_memory(spec))
         ),
-        registers={"VRF": temporaries},
+        registers={"VRF": 6 if half_cycles is None else 2},
         emit=lanewise(template, widest),
     )
     return (kernel,) if in_place else (kernel, streamed(kernel, template, widest, ("f32",)))
@@ -210,41 +212,16 @@ def _vector(
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
     """Return the vector kernels of a core whose widest vectors have `widest` bytes."""
-
-    def function(spec: LogicalSpec) -> int:
-        return cycles(function_of(spec.op), width(spec, widest))
-
-    def division(spec: LogicalSpec) -> int:
-        return DIVISION[width(spec, widest) == 16]
-
-    def simple(spec: LogicalSpec) -> int:
-        return 1
-
-    functions = (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt)
-    simple_ones = (Add, Sub, Mul, Maximum, Minimum)
+    made, floats = partial(_vector, widest), (FLOAT_ANYWHERE,) * 2
+    functions = (made(op, floats, _vector_function) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt))
+    simple = (made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, single=1) for op in (Add, Sub, Mul, Maximum, Minimum))
     return (
-        *_vector("VectorRelu", Relu, (_ALL_TYPES,) * 2, _vector_relu, widest, simple),
-        *_vector("VectorScale", Scale, (FLOAT_ANYWHERE,) * 2, _vector_scale, widest, simple),
-        *_vector("VectorShift", Shift, (FLOAT_ANYWHERE,) * 2, _vector_shift, widest, simple),
-        *chain.from_iterable(
-            _vector(
-                f"Vector{op.__name__}", op, (FLOAT_ANYWHERE,) * 2, _vector_function, widest, function, temporaries=6
-            )
-            for op in functions
-        ),
-        *chain.from_iterable(
-            _vector(f"Vector{op.__name__}", op, (_ALL_TYPES,) * 3, _vector_binary, widest, simple, single=1)
-            for op in simple_ones
-        ),
-        *_vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary, widest, division, single=1),
-        *(
-            one
-            for name, op, single in (
-                ("VectorDivideVec", DivideVec, None),
-                ("VectorDivideVecScalar", DivideVecScalar, 0),
-            )
-            for one in _vector(
-                name, op, (FLOAT_ANYWHERE,) * 2, "{x} = {x} / {y};", widest, division, single=single, in_place=True
-            )
-        ),
+        *made(Relu, (_ALL_TYPES,) * 2, _vector_relu, 1),
+        *made(Scale, floats, _vector_scale, 1),
+        *made(Shift, floats, _vector_shift, 1),
+        *chain.from_iterable(functions),
+        *chain.from_iterable(simple),
+        *made(Div, (FLOAT_ANYWHERE,) * 3, _vector_binary, DIVISION, single=1),
+        *made(DivideVec, floats, "{x} = {x} / {y};", DIVISION, in_place=True),
+        *made(DivideVecScalar, floats, "{x} = {x} / {y};", DIVISION, single=0, in_place=True),
     )

@@ -30,13 +30,8 @@ FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
 
 def whole(spec: LogicalSpec) -> TensorSpec:
     """Return the last operand that is as large as the iteration space."""
-    return max(zip(spec.operands, _full(spec), strict=True), key=lambda pair: pair[1])[0]
-
-
-def _full(spec: LogicalSpec) -> list[bool]:
-    """Return for each operand whether it uses all dimensions of the iteration space."""
-    declared = spec.declared
-    return [all(one.uses(dim) for dim in range(len(spec.shape))) for one in declared]
+    used = [all(one.uses(dim) for dim in range(len(spec.shape))) for one in spec.declared]
+    return max(zip(spec.operands, used, strict=True), key=lambda pair: pair[1])[0]
 
 
 def width(spec: LogicalSpec, widest: int) -> int:
@@ -178,7 +173,7 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
             yield Place(site, values, position, {}, fixed)
         return
     pointers = {i: _pointer(site, i) for i in moving}
-    turns = turns_of(total // values, most)
+    turns = max(1, min(total // values, most))
     index = site.fresh("i")
     full, rest = total // values * values, total % values
     looped = full // (turns * values) * turns * values
@@ -223,11 +218,6 @@ def streamed_places(site: KernelSite, values: int, operands: Sequence[int]) -> I
     site.line("    }")
     yield from at(str(total - values))
     site.line("    _mm_sfence();")
-
-
-def turns_of(count: int, most: int) -> int:
-    """Return how many of `count` vectors a round of a loop handles: `most`, or all if these are less."""
-    return max(1, min(count, most))
 
 
 #: C for one vector of each operand, as in templates of microkernels, or a function that returns it for a place.
@@ -285,11 +275,10 @@ def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: i
     """Return the first `count` values of a vector, and `fill` in the lanes beyond them, which are not read."""
     kind = site.vector_type(dtype, values)
     head = f"static inline {kind} load_rest_{kind}(const {dtype.c_name} *from, int count, {kind} v)"
-    if _masked(dtype, values):
-        cast = "ps" if dtype.is_float else "epi32"
-        text = f"return ({kind})_mm512_mask_loadu_{cast}(({_WIDE[cast]})v, (__mmask16)((1u << count) - 1), from);"
-    else:
-        text = "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"
+    text = "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"
+    if masked := _masked(dtype, values):
+        suffix, wide = masked
+        text = f"return ({kind})_mm512_mask_loadu_{suffix}(({wide})v, (__mmask16)((1u << count) - 1), from);"
     name = site.helper(f"load_rest_{kind}", f"{head} {{\n    {text}\n}}")
     return f"{name}({place}, {count}, {repeat(site, dtype, values)}({literal(fill, dtype)}))"
 
@@ -297,17 +286,15 @@ def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: i
 def _store_rest(site: KernelSite, dtype: DType, values: int) -> str:
     kind = site.vector_type(dtype, values)
     head = f"static inline void store_rest_{kind}({dtype.c_name} *to, {kind} v, int count)"
-    if _masked(dtype, values):
-        cast = "ps" if dtype.is_float else "epi32"
-        text = f"_mm512_mask_storeu_{cast}(to, (__mmask16)((1u << count) - 1), ({_WIDE[cast]})v);"
-    else:
-        text = "memcpy(to, &v, (size_t)count * sizeof *to);"
+    text = "memcpy(to, &v, (size_t)count * sizeof *to);"
+    if masked := _masked(dtype, values):
+        suffix, wide = masked
+        text = f"_mm512_mask_storeu_{suffix}(to, (__mmask16)((1u << count) - 1), ({wide})v);"
     return site.helper(f"store_rest_{kind}", f"{head} {{\n    {text}\n}}")
 
 
-_WIDE = {"ps": "__m512", "epi32": "__m512i"}
-
-
-def _masked(dtype: DType, values: int) -> bool:
-    """Return True for vectors that AVX-512 F loads and stores with masks: 16 values of 32 bits."""
-    return dtype.bytes == 4 and values == 16
+def _masked(dtype: DType, values: int) -> tuple[str, str] | None:
+    """Return the suffix and type of vectors that AVX-512 F masks: 16 values of 32 bits. None for others."""
+    if dtype.bytes != 4 or values != 16:
+        return None
+    return ("ps", "__m512") if dtype.is_float else ("epi32", "__m512i")

@@ -40,28 +40,7 @@ def _mult_add_cost(integer: int, bf16: int):
 
 
 def _broadcast_mult_add(scalar: str, vector: str):
-    """Return the template that adds scalar times vector to the output."""
-
-    def template(site: KernelSite) -> str:
-        state = site.spec.states[2]
-        if state.dtype == F32:
-            prefix = PREFIX[4 * (state.vector or 1)]
-            return f"{{out}} = {prefix}_fmadd_ps({prefix}_set1_ps({{{scalar}}}), {{{vector}}}, {{out}});"
-        return _wrapping_mult_add(site, "{out}", f"{{{vector}}}", f"({unsigned(state.dtype).c_name}){{{scalar}}}")
-
-    return template
-
-
-def _wrapping_mult_add(site: KernelSite, total: str, factor: str, value: str) -> str:
-    """`total += factor * value` for vectors of integers of one type."""
-    state = site.spec.states[2]
-    kind = site.vector_type(state.dtype, state.vector or 1)
-    bits = site.vector_type(unsigned(state.dtype), state.vector or 1)
-    return f"{total} = ({kind})(({bits}){total} + ({bits}){factor} * {value});"
-
-
-def _widening_mult_add(scalar: str, vector: str):
-    """As `_broadcast_mult_add`, with the factors converted to the output's type first."""
+    """Return the template that adds scalar times vector to the output, whose type factors are converted to first."""
 
     def template(site: KernelSite) -> str:
         dtypes = dict(zip(site.operands, (state.dtype for state in site.spec.states), strict=True))
@@ -70,7 +49,9 @@ def _widening_mult_add(scalar: str, vector: str):
         if dtype == F32:
             prefix, once = PREFIX[4 * size], scalar_as(site, f"{{{scalar}}}", dtypes[scalar], F32)
             return f"{{out}} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {{out}});"
-        return _wrapping_mult_add(site, "{out}", factor, f"({unsigned(dtype).c_name}){{{scalar}}}")
+        wraps = unsigned(dtype)
+        kind, bits = site.vector_type(dtype, size), site.vector_type(wraps, size)
+        return f"{{out}} = ({kind})(({bits}){{out}} + ({bits}){factor} * ({wraps.c_name}){{{scalar}}});"
 
     return template
 
@@ -127,7 +108,7 @@ def _widening(name: str, scalar: int, vector: int) -> Microkernel:
         when=lambda spec: _widens(spec, scalar, vector),
         cost=_widening_cost(vector),
         registers={"VRF": 2},
-        template=_widening_mult_add(*_names(vector)),
+        template=_broadcast_mult_add(*_names(vector)),
     )
 
 

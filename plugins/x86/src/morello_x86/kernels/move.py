@@ -11,13 +11,11 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
-from morello_x86.kernels.common import (
-    HALF_CYCLE,
-)
-from morello_x86.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
+from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.convert import even_and_odd, scalar_as, vector_as
 
 
-def _cast(site: KernelSite) -> str:
+def cast(site: KernelSite) -> str:
     source, out = (state.dtype for state in site.spec.states)
     return f"{{out}} = {scalar_as(site, '{src}', source, out)};"
 
@@ -71,9 +69,12 @@ def _interleave(site: KernelSite) -> None:
     source, out = site.operand(0), site.operand(1)
     size = out.tensor.state.vector or 1
     for position in range(0, int(source.tensor.volume), 2 * size):
-        halves = even_and_odd(site, values_at(site, source, position, 2 * size), size)
-        for place, half in zip((position, position + size), halves, strict=True):
-            put_values(site, out, place, size, half)
+        if source.in_registers:
+            value = source.register(position)
+        else:
+            value = f"{site.load(source.tensor.state.dtype, 2 * size)}({source.pointer(position)})"
+        for place, half in zip((position, position + size), even_and_odd(site, value, size), strict=True):
+            site.line(f"{out.register(place)} = {half};")
 
 
 def _to_odd_even(spec: LogicalSpec) -> bool:
@@ -104,7 +105,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Move(),
             takes="1, bf16 RF/L1, f32 RF/L1",
             cost=touching(4 * HALF_CYCLE),
-            template=_cast,
+            template=cast,
         ),
         Microkernel(
             name="Cast",
@@ -112,7 +113,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             takes="1, RF/L1, RF/L1",
             when=_other_cast,
             cost=_cast_cost,
-            template=_cast,
+            template=cast,
         ),
         Microkernel(
             name="VectorMove",

@@ -15,7 +15,7 @@ from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern, touching
 from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
-from morello_x86.kernels.transpose import DTYPES_OF, in_rows, row_and_column, to_pairs
+from morello_x86.kernels.transpose import DTYPES_OF, in_rows, pairs_of, row_and_column
 
 _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3, {kind} c[4]) {{
     {kind} first[2], second[2];
@@ -53,23 +53,16 @@ def _fits(taken: int) -> Callable[[LogicalSpec], Mask]:
     return fits
 
 
-def _pairs(site: KernelSite, size: int, width: int, kind: str) -> str:
-    """Return the C function that makes pairs of the values of two vectors."""
-    body = to_pairs(size, width).format(kind=kind)
-    name = f"pairs_{kind}"
-    return site.helper(name, f"static inline void {name}({kind} r0, {kind} r1, {kind} c[2]) {{\n{body}\n}}")
-
-
 def _strips(site: KernelSite, size: int, taken: int) -> str:
     """Return the C function that makes strips of the values of two or four vectors."""
     dtype = site.spec.states[0].dtype
     kind = site.vector_type(dtype, size // dtype.bytes)
-    pairs = _pairs(site, size, dtype.bytes, kind)
+    pairs = pairs_of(site, dtype, size)
     if taken == 2:
         return pairs
     wide = site.vector_type(U16, size // 2)
     name = f"fours_{kind}"
-    text = _FOUR.format(name=name, kind=kind, wide=wide, pairs=pairs, wide_pairs=_pairs(site, size, 2, wide))
+    text = _FOUR.format(name=name, kind=kind, wide=wide, pairs=pairs, wide_pairs=pairs_of(site, U16, size))
     return site.helper(name, text)
 
 

@@ -9,7 +9,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
 from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, PREFIX
-from morello_x86.kernels.convert import pair_of_i16, vector_as
+from morello_x86.kernels.convert import vector_as, word_of
 
 #: What fits 16 bits with a sign, so that vpmaddwd multiplies it.
 FACTORS = "u8/i8/i16"
@@ -19,7 +19,7 @@ def _pair_mult_add(site: KernelSite) -> str:
     """vpmaddwd multiplies 16-bit integers and adds products of neighbours: exact in 32 bits, modulo 2^32."""
     size, narrow = site.spec.states[2].vector or 1, site.spec.states[1].dtype
     prefix, whole = PREFIX[4 * size], INTEGER_VECTOR[4 * size]
-    pair = f"{prefix}_set1_epi32({pair_of_i16(site, site.operand(0))})"
+    pair = f"{prefix}_set1_epi32({word_of(site.operand(0), 2)})"
     product = f"{prefix}_madd_epi16({pair}, ({whole}){vector_as(site, '{rhs}', narrow, I16, 2 * size)})"
     return f"{{out}} = ({{out_type}}){prefix}_add_epi32(({whole}){{out}}, {product});"
 

@@ -24,7 +24,6 @@ from morello_x86.kernels.lanes import (
     lanewise,
     places,
     repeat,
-    turns_of,
     vectors,
     width,
 )
@@ -43,19 +42,12 @@ def neutral(combining: Combining, dtype: DType) -> float | int:
     return Fill("NegInf").constant(dtype) if combining is Maximum else 0
 
 
-def combine_values(site: KernelSite, combining: Combining, dtype: DType) -> str:
-    """Return the C function that combines two values."""
-    name, kind = f"{combining.__name__.lower()}_{dtype}", dtype.c_name
-    text = f"return {of_values(combining, 'a', 'b', dtype)};"
-    return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
-
-
-def combine_vectors(site: KernelSite, combining: Combining, dtype: DType, values: int) -> str:
-    """Return the C function that combines two vectors."""
-    kind = site.vector_type(dtype, values)
-    name = f"{combining.__name__.lower()}_{kind}"
-    text = f"return {of_vectors(combining, site, dtype, 'a', 'b', values)};"
-    return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
+def combine(site: KernelSite, combining: Combining, dtype: DType, values: int = 1) -> str:
+    """Return the C function that combines two values, or two vectors of `values`."""
+    kind = site.vector_type(dtype, values) if values > 1 else dtype.c_name
+    name = f"{combining.__name__.lower()}_{kind if values > 1 else dtype}"
+    both = of_vectors(combining, site, dtype, "a", "b", values) if values > 1 else of_values(combining, "a", "b", dtype)
+    return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    return {both};\n}}")
 
 
 def combine_lanes(site: KernelSite, combining: Combining, dtype: DType, values: int) -> str:
@@ -65,10 +57,10 @@ def combine_lanes(site: KernelSite, combining: Combining, dtype: DType, values: 
     if values * dtype.bytes > 16:
         half = site.vector_type(dtype, values // 2)
         lanes = combine_lanes(site, combining, dtype, values // 2)
-        pair = combine_vectors(site, combining, dtype, values // 2)
+        pair = combine(site, combining, dtype, values // 2)
         body = f"    {half} half[2];\n    memcpy(half, &v, sizeof v);\n    return {lanes}({pair}(half[0], half[1]));"
     else:
-        one = combine_values(site, combining, dtype)
+        one = combine(site, combining, dtype)
         body = f"    {dtype.c_name} result = v[0];\n    for (int i = 1; i < {values}; ++i) {{\n"
         body += f"        result = {one}(result, v[i]);\n    }}\n    return result;"
     return site.helper(name, f"static inline {dtype.c_name} {name}({kind} v) {{\n{body}\n}}")
@@ -86,8 +78,8 @@ def fold(
     kind = site.vector_type(dtype, values)
     count = int(site.operand(operands[0]).tensor.volume) // values
     in_registers = any(site.operand(index).in_registers for index in operands)
-    sums = [site.fresh("part") for _ in range(turns_of(count, 1 if in_registers else ACCUMULATORS))]
-    add = combine_vectors(site, combining, dtype, values)
+    sums = [site.fresh("part") for _ in range(1 if in_registers else max(1, min(count, ACCUMULATORS)))]
+    add = combine(site, combining, dtype, values)
     initial = f"{repeat(site, dtype, values)}({literal(neutral(combining, dtype), dtype)})"
     for name in sums:
         site.line(f"    {kind} {name} = {initial};")
@@ -157,7 +149,7 @@ def _to_value(widest: int):
         site.line("{")
         value = fold(site, combining, width(site.spec, widest), (0,), lambda place: place.read(0, fill))
         if accumulates(site.spec):
-            value = f"{combine_values(site, combining, dtype)}({read(site, 1, dtype)}, {value})"
+            value = f"{combine(site, combining, dtype)}({read(site, 1, dtype)}, {value})"
         write(site, 1, value)
         site.line("}")
 

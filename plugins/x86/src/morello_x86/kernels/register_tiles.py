@@ -49,11 +49,6 @@ def _parts(spec: LogicalSpec, lanes: Lanes) -> Num:
     return sums * (parts_of(sums, k // lanes.adds.taken) - 1) if lanes.adds.in_parts else 0
 
 
-def _by_rows(registers: Sequence[str], count: int) -> list[Sequence[str]]:
-    """Return registers in rows of `count`."""
-    return [registers[first : first + count] for first in range(0, len(registers), count)]
-
-
 def lanes_of(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
     """Return the C of a multiply-add for the types of a product's operands."""
     lhs, rhs, out = (state.dtype for state in spec.states)
@@ -115,7 +110,11 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
         )
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
-        c = _by_rows(out.vectors(), tile.vectors) if out.in_registers else Matrix(out.pointer(), out.stride(_ROW))
+        if out.in_registers:
+            names = out.vectors()
+            c = [names[first : first + tile.vectors] for first in range(0, len(names), tile.vectors)]
+        else:
+            c = Matrix(out.pointer(), out.stride(_ROW))
         for line in tile.lines(a, b, c):
             site.line(line)
 

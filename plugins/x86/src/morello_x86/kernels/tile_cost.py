@@ -143,45 +143,43 @@ class TileCycles:
         return read
 
     def reading_rows(self, spec: LogicalSpec) -> Taken:
-        """Return the same of the left-hand side of matrices, whose rows may evict one another."""
-        stream, friction = self.reading(spec, 0)
-        return stream, friction + self._evicted(spec)
+        """Return the same of the left-hand side of matrices, whose rows may evict one another.
 
-    def _evicted(self, spec: LogicalSpec) -> Num:
-        """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
-
-        They do where many are read side by side whose distance is a multiple of a page's size.
+        They do where many are read side by side whose distance is a multiple of a page's size: also those of a
+        contiguous matrix as long as that.
         """
+        stream, friction = self.reading(spec, 0)
         lhs, state = spec.operand(0), spec.states[0]
         by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
-        if state.level == "L1" or not by_rows:
-            return 0
-        if not state.contiguous and state.spacing != PAGE_BYTES:
-            return 0
-        return _evicting(lhs)
+        if state.level == "L1" or not by_rows or not (state.contiguous or state.spacing == PAGE_BYTES):
+            return stream, friction
+        _, m, k = lhs.shape
+        apart = k * state.dtype.bytes % PAGE_BYTES == 0 if state.contiguous else True
+        return stream, friction + choose((m > _ROWS) & apart, lhs.lines(LINE) * _EVICTED, 0)
 
     def reading_matrix(self, spec: LogicalSpec) -> Taken:
-        """Return the same for right-hand sides that may be read a single row at a time."""
-        stream, friction = self.reading(spec, 1)
-        return stream, friction + self._begun(spec.operand(1))
+        """Return the same for right-hand sides. From beyond L2, a single short row takes a while to begin.
 
-    def _begun(self, rhs: TensorSpec) -> Num:
-        """Return the tenths of a cycle that a single short row from beyond L2 takes to begin: the next may be anywhere.
-
-        Without that, products of one step each would cost less than one of all steps, whose rows have a known distance.
+        The next may be anywhere. Without that, products of one step each would cost less than one of all steps, whose
+        rows have a known distance.
         """
+        stream, friction = self.reading(spec, 1)
+        rhs = spec.operand(1)
         if rhs.state.level != "GL":
-            return 0
+            return stream, friction
         short = np.maximum(_PAGE - rhs.lines_of_run(LINE), 0)
-        return choose(rhs.shape[1] <= self.taken, self.levels["GL"].page * short // _PAGE, 0)
+        return stream, friction + choose(rhs.shape[1] <= self.taken, self.levels["GL"].page * short // _PAGE, 0)
 
     def _reading(self, operand: TensorSpec, level: str) -> Taken:
-        """Return what reading an operand from a level takes: what overlaps with sums, and what does not."""
+        """Return what the runs of an operand take from a level: what overlaps with sums, and what does not."""
         lines = self.levels[level]
         spaced = lines.spaced(operand.state.spacing)
         if not (lines.stream or lines.run or lines.apart or spaced):
             return 0, 0
-        return _by_runs(operand, lines, spaced)
+        runs, long = operand.runs, operand.lines_of_run(LINE)
+        short = np.maximum(_PAGE - long, 0)
+        stream = runs * long * lines.stream + runs * spaced * short // _PAGE
+        return stream, runs * long * lines.run + (runs - 1) * lines.apart * short // _PAGE
 
 
 def cost_of_tiles(cycles: Callable[[Machine], TileCycles]) -> Combined:
@@ -208,21 +206,6 @@ def _overlapped(computing: Num, *taken: Taken) -> Num:
 def _starts_at_zero(spec: LogicalSpec) -> int:
     """Return 1 where sums start at 0: those in registers are not read either."""
     return int(spec.states[2].vector is not None or not getattr(spec.op, "accumulate", False))
-
-
-def _by_runs(operand: TensorSpec, level: Lines, spaced: int) -> Taken:
-    """Return what the runs of an operand take from a level: what overlaps with sums, and what does not."""
-    runs, long = operand.runs, operand.lines_of_run(LINE)
-    short = np.maximum(_PAGE - long, 0)
-    stream = runs * long * level.stream + runs * spaced * short // _PAGE
-    return stream, runs * long * level.run + (runs - 1) * level.apart * short // _PAGE
-
-
-def _evicting(lhs: TensorSpec) -> Num:
-    """Return what many rows take that lie a multiple of a page apart: those of a contiguous matrix as long as that."""
-    _, m, k = lhs.shape
-    apart = k * lhs.state.dtype.bytes % PAGE_BYTES == 0 if lhs.state.contiguous else True
-    return choose((m > _ROWS) & apart, lhs.lines(LINE) * _EVICTED, 0)
 
 
 def smooth_maximum(*terms: Num) -> npt.NDArray[np.float64]:

@@ -49,6 +49,11 @@ def square(site: KernelSite, dtype: DType, size: int) -> str:
     return _defined(site, dtype, size, size, _square(dtype, size))
 
 
+def pairs_of(site: KernelSite, dtype: DType, size: int) -> str:
+    """Return the C function of two vectors of `size` bytes, and of an array for the pairs of their values."""
+    return _defined(site, dtype, size // dtype.bytes, 2, _to_pairs(size, dtype.bytes))
+
+
 def _square(dtype: DType, size: int) -> str:
     floats = {4: _transpose_4, 8: _transpose_8}
     return floats[size]() if dtype == F32 and size in floats else _transpose(size * dtype.bytes, dtype.bytes)
@@ -136,7 +141,7 @@ def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) 
     return rows
 
 
-def to_pairs(size: int, width: int) -> str:
+def _to_pairs(size: int, width: int) -> str:
     """Return pairs of the values of two rows: unpacking makes them in each lane of 16 bytes."""
     kind, prefix = INTEGER_VECTOR[size], PREFIX[size]
     lines = [
@@ -218,7 +223,7 @@ def _pairs(size: int, width: int) -> Microkernel:
         when=_of_shape(2, values),
         cost=lambda spec, target: (2 if size == 16 else 4) * HALF_CYCLE,
         registers={} if size == 16 else {"VRF": 2},
-        emit=_shuffled(values, 2, lambda dtype: to_pairs(size, width)),
+        emit=_shuffled(values, 2, lambda dtype: _to_pairs(size, width)),
     )
 
 

@@ -215,7 +215,7 @@ FUNCTIONS = {
 }
 
 #: Half cycles that a vector division takes, measured likewise.
-DIVISION = (5, 5)
+DIVISION = 5
 
 
 def cycles(name: str, values: int) -> int:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from morello_x86.kernels.common import HALF_CYCLE, PREFIX
-from morello_x86.kernels.convert import unsigned
+from morello_x86.kernels.convert import word_of
 
 from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
-from morello.kernels.site import KernelSite, OperandSite
+from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
-
-
-def _word(operand: OperandSite, count: int) -> str:
-    """Return the `count` values of an operand next to each other in an `int32_t`; compilers load them at once."""
-    dtype = operand.tensor.state.dtype
-    parts = (f"(uint32_t)({unsigned(dtype).c_name}){operand.scalar(place)}" for place in range(count))
-    shifted = (f"{part} << {32 // count * place}" if place else part for place, part in enumerate(parts))
-    return f"(int32_t)({' | '.join(shifted)})"
 
 
 def _template(instruction: Instruction):
@@ -28,7 +20,7 @@ def _template(instruction: Instruction):
         state = site.spec.states[2]
         size = state.vector or 1
         kind, sums = site.vector_type(state.dtype, size), instruction.sums(site, 4 * size)
-        word = f"{PREFIX[4 * size]}_set1_epi32({_word(site.operand(0), instruction.taken)})"
+        word = f"{PREFIX[4 * size]}_set1_epi32({word_of(site.operand(0), instruction.taken)})"
         added = instruction.spelled(site, 4 * size, "{out}", word, "{rhs}")
         return f"{{out}} = {added if kind == sums else f'({kind}){added}'};"
 
