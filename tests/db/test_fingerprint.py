@@ -241,7 +241,7 @@ print(cost_and_peak(morello.goal(sys.argv[1], target="x86_avx2").synthesize(Spec
 def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> None:
     """Copies in another place, with other line ends, in a process with another hash seed, are the same."""
     folder = copied(tmp_path)
-    for name in ("morello/ir/tensor.py", "morello/frontend/morello.lark", "morello_x86_avx2/target.py"):
+    for name in ("morello/ir/tensor.py", "morello/frontend/morello.lark", "morello_x86_avx2/plugin.py"):
         (file,) = folder.glob(name.replace("morello.lark", "*.lark"))
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     (folder / "morello" / "search" / "solve" / "_engine.cpython-39-other.so").write_bytes(b"\x7fELF")

@@ -65,14 +65,10 @@ def _relu(site: KernelSite) -> str:
     return "{src} < 0 ? 0 : {src}" if dtype.is_signed and not widened else "{src}"
 
 
-def _scale(site: KernelSite) -> str:
+def _with_constant(site: KernelSite) -> str:
     op = site.spec.op
-    assert isinstance(op, Scale)
-    return f"{op.factor.hex()}f * {{src}}"
-
-
-def _shift(site: KernelSite) -> str:
-    op = site.spec.op
+    if isinstance(op, Scale):
+        return f"{literal(op.factor, F32)} * {{src}}"
     assert isinstance(op, Shift)
     return f"{{src}} + {literal(op.term, F32)}"
 
@@ -102,8 +98,8 @@ _BINARIES = (Add, Sub, Mul, Div, Maximum, Minimum)
 
 SCALARS = (
     _scalar("ValueRelu", Relu, 2, 1, template=line(_relu)),
-    _scalar("ValueScale", Scale, 2, 1, template=line(_scale)),
-    _scalar("ValueShift", Shift, 2, 1, template=line(_shift)),
+    _scalar("ValueScale", Scale, 2, 1, template=line(_with_constant)),
+    _scalar("ValueShift", Shift, 2, 1, template=line(_with_constant)),
     _scalar("ValueGelu", Gelu, 2, 3 * _CALL, emit=in_doubles(_of_double)),
     *(_scalar(f"Value{op.__name__}", op, 2, cost, emit=in_doubles(_of_double)) for op, (_, cost) in _OF_DOUBLE.items()),
     *(_scalar(f"Value{op.__name__}", op, 3, 5 if op is Div else 1, template=line(_binary)) for op in _BINARIES),
@@ -147,14 +143,10 @@ def _vector_relu(place: Place) -> str:
     return f"{{out}} = {choice(place.site, place.dtype, place.values, '>')}({{src}}, {zero});"
 
 
-def _vector_scale(place: Place) -> str:
+def _vector_with_constant(place: Place) -> str:
     op = place.site.spec.op
-    assert isinstance(op, Scale)
-    return f"{{out}} = {{src}} * {place.constant(op.factor)};"
-
-
-def _vector_shift(place: Place) -> str:
-    op = place.site.spec.op
+    if isinstance(op, Scale):
+        return f"{{out}} = {{src}} * {place.constant(op.factor)};"
     assert isinstance(op, Shift)
     return f"{{out}} = {{src}} + {place.constant(op.term)};"
 
@@ -217,8 +209,8 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
     simple = (made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, single=1) for op in (Add, Sub, Mul, Maximum, Minimum))
     return (
         *made(Relu, (_ALL_TYPES,) * 2, _vector_relu, 1),
-        *made(Scale, floats, _vector_scale, 1),
-        *made(Shift, floats, _vector_shift, 1),
+        *made(Scale, floats, _vector_with_constant, 1),
+        *made(Shift, floats, _vector_with_constant, 1),
         *chain.from_iterable(functions),
         *chain.from_iterable(simple),
         *made(Div, (FLOAT_ANYWHERE,) * 3, _vector_binary, DIVISION, single=1),

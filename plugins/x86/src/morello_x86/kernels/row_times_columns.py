@@ -6,6 +6,8 @@ memory: prefetchers follow one stream best.
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 
@@ -25,29 +27,25 @@ _REGISTERS = SIDE_BY_SIDE + _FOUR
 _TURN = 20
 
 
-@attrs.frozen
-class _Printer:
-    product: DotProduct
-
-    def emit(self, site: KernelSite) -> None:
-        """Print a loop over four columns at a time."""
-        _, _, length, columns = map(int, site.spec.shape)
-        lhs, rhs, out = (site.operand(index) for index in range(3))
-        names = [site.fresh(name) for name in ("lhs_at", "columns", "sums_at")]
-        n = site.fresh("n")
-        site.line(f"for (ptrdiff_t {n} = 0; {n} < {columns}; {n} += {_FOUR}) {{")
-        places = (lhs.pointer(), f"{rhs.pointer()} + {n} * {rhs.stride(_COLUMN)}", f"{out.pointer()} + {n}")
-        for name, place, state, const in zip(names, places, site.spec.states, ("const ", "const ", ""), strict=True):
-            site.line(f"    {const}{state.dtype.c_name} *const {name} = {place};")
-        sums = self.product.zeros(site, _FOUR, accumulators(length // self.product.count(site)))
-        for column, own in enumerate(sums):
-            place = rhs.stride(_COLUMN) * column
-            pointers = (names[0], f"{names[1]} + {place}" if column else names[1])
-            # Otherwise clang unrolls all loops and mixes them, which is three times as slow.
-            site.line('    __asm__ volatile("" ::: "memory");')
-            self.product.loop(JammedProducts([site], [pointers], [own]), length)
-        self.product.add_four(site, names[2], sums)
-        site.line("}")
+def _emit(product: DotProduct, site: KernelSite) -> None:
+    """Print a loop over four columns at a time."""
+    _, _, length, columns = map(int, site.spec.shape)
+    lhs, rhs, out = (site.operand(index) for index in range(3))
+    names = [site.fresh(name) for name in ("lhs_at", "columns", "sums_at")]
+    n = site.fresh("n")
+    site.line(f"for (ptrdiff_t {n} = 0; {n} < {columns}; {n} += {_FOUR}) {{")
+    places = (lhs.pointer(), f"{rhs.pointer()} + {n} * {rhs.stride(_COLUMN)}", f"{out.pointer()} + {n}")
+    for name, place, state, const in zip(names, places, site.spec.states, ("const ", "const ", ""), strict=True):
+        site.line(f"    {const}{state.dtype.c_name} *const {name} = {place};")
+    sums = product.zeros(site, _FOUR, accumulators(length // product.count(site)))
+    for column, own in enumerate(sums):
+        place = rhs.stride(_COLUMN) * column
+        pointers = (names[0], f"{names[1]} + {place}" if column else names[1])
+        # Otherwise clang unrolls all loops and mixes them, which is three times as slow.
+        site.line('    __asm__ volatile("" ::: "memory");')
+        product.loop(JammedProducts([site], [pointers], [own]), length)
+    product.add_four(site, names[2], sums)
+    site.line("}")
 
 
 def in_columns(kernel: Microkernel, product: DotProduct, computing: Computing) -> Microkernel:
@@ -71,6 +69,6 @@ def in_columns(kernel: Microkernel, product: DotProduct, computing: Computing) -
         shape=(*kernel.shape[:3], Multiple(of=_FOUR)),
         cost=cost,
         registers={"VRF": _REGISTERS},
-        emit=_Printer(product).emit,
+        emit=partial(_emit, product),
         jam=None,
     )

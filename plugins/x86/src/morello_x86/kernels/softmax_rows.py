@@ -6,7 +6,7 @@ which a call handles one value (kernels called "...Lanes").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from functools import partial
 
 from morello.ir.dtypes import F32
 from morello.ir.numbers import Num
@@ -40,14 +40,12 @@ from morello_x86.kernels.reduce import accumulates, fold, to_one_value
 from morello_x86.kernels.vector_math import cycles, define
 
 _ROW = OperandPattern(levels=("VRF", "L1"), dtypes=FLOATS)
+#: The operands that are rows; others are single values.
+_OF_ROWS = ("src", "part_max", "part_denom", "unscaled")
 #: Half cycles for combining the lanes of a vector, for scaling a denominator to a new maximum, and for each vector if
 #: the maximum is found first.
 _LANES, _RESCALE, _OWN_MAX = 8, 34, 2
 _LOWEST = float("-inf")
-
-
-def _operand(site: KernelSite, name: str) -> int:
-    return [one.name for one in site.spec.op.operands(len(site.spec.shape))].index(name)
 
 
 def _all(site: KernelSite, values: int, value: str) -> str:
@@ -71,57 +69,28 @@ def exp_times(site: KernelSite, values: int, x: str, largest: str, factor: str) 
 # Rows in vectors.
 
 
-def _largest(site: KernelSite, values: int, source: int) -> str:
+def _largest(site: KernelSite, values: int) -> str:
     """Print the maximum of a row, and of the output's value if it is accumulated. Return its variable."""
-    found = fold(site, Maximum, values, (source,), lambda place: place.read(source, _LOWEST))
+    found = fold(site, Maximum, values, (0,), lambda place: place.read(0, _LOWEST))
     if not accumulates(site.spec):
         return found
-    held, largest = site.operand(_operand(site, "max")).scalar(), site.fresh("largest")
+    held, largest = site.operands["max"].scalar(), site.fresh("largest")
     site.line(f"    const float {largest} = {held} > {found} ? {held} : {found};")
     return largest
 
 
-def _sum_up(site: KernelSite, values: int, sources: tuple[int, ...], term: Callable[[Place], str]) -> None:
-    """Print the denominator: the sum of terms, added to the output's value if it is accumulated."""
-    total = fold(site, Add, values, sources, term)
-    denom = site.operand(_operand(site, "denom")).scalar()
-    site.line(f"    {denom} {'+=' if accumulates(site.spec) else '='} {total};")
-
-
-def _denominator(site: KernelSite, values: int, largest: str) -> None:
-    """e^(src − largest) of each value, stored if there is an operand for it, and their sum."""
-    exp = define(site, "exp_below", values)
-    kind, every = site.vector_type(F32, values), site.fresh("every")
-    site.line(f"    const {kind} {every} = {_all(site, values, largest)};")
-    names = [one.name for one in site.spec.op.operands(len(site.spec.shape))]
-    sources = (0, names.index("unscaled")) if "unscaled" in names else (0,)
-
-    def term(place: Place) -> str:
-        value = f"{exp}({place.read(0, _LOWEST)}, {every})"
-        if len(sources) == 1:
-            return value
-        power = site.fresh("power")
-        place.line(f"const {kind} {power} = {value};")
-        place.write(sources[1], power)
-        return power
-
-    _sum_up(site, values, sources, term)
-
-
-def _from_max(site: KernelSite, values: int) -> None:
-    _denominator(site, values, site.operand(1).scalar())
-
-
-def _with_own_max(site: KernelSite, values: int) -> None:
-    _denominator(site, values, _largest(site, values, 0))
+def _every(site: KernelSite, values: int, value: str) -> str:
+    """Print a variable with a value in all lanes, and return it."""
+    every = site.fresh("every")
+    site.line(f"    const {site.vector_type(F32, values)} {every} = {_all(site, values, value)};")
+    return every
 
 
 def _new_max(site: KernelSite, values: int) -> str:
     """Print a row's new maximum, scale the denominator to it, and store it. Return a variable with it in all lanes."""
-    largest = _largest(site, values, 0)
-    kind, every = site.vector_type(F32, values), site.fresh("every")
-    site.line(f"    const {kind} {every} = {_all(site, values, largest)};")
-    top, denom = (site.operand(_operand(site, name)).scalar() for name in ("max", "denom"))
+    largest = _largest(site, values)
+    every = _every(site, values, largest)
+    top, denom = (site.operands[name].scalar() for name in ("max", "denom"))
     if accumulates(site.spec):
         # Four lanes are enough for one value, and no call of the C library spills vector registers.
         held = exp_times(site, 4, *(_all(site, 4, one) for one in (top, largest, denom)))
@@ -130,39 +99,48 @@ def _new_max(site: KernelSite, values: int) -> str:
     return every
 
 
-def _and_max(site: KernelSite, values: int) -> None:
-    every = _new_max(site, values)
-    exp = define(site, "exp_below", values)
-    _sum_up(site, values, (0,), lambda place: f"{exp}({place.read(0, _LOWEST)}, {every})")
+def _print_row(site: KernelSite, values: int) -> None:
+    """Print e^(src − maximum) of each value of a row, stored if there is an operand for it, and their sum.
 
-
-def _from_parts(site: KernelSite, values: int) -> None:
-    every = _new_max(site, values)
+    The maximum is given, or found first. Powers of parts are multiplied by their denominators.
+    """
+    names, exp = [*site.operands], ""
+    if any(one.name == "max" and one.writes for one in site.spec.declared):
+        every = _new_max(site, values)
+        if "part_denom" not in names:
+            exp = define(site, "exp_below", values)
+    else:
+        largest = site.operands["max"].scalar() if "max" in names else _largest(site, values)
+        exp = define(site, "exp_below", values)
+        every = _every(site, values, largest)
 
     def term(place: Place) -> str:
-        return exp_times(site, values, place.read(0, _LOWEST), every, place.read(1))
+        if "part_denom" in names:
+            return exp_times(site, values, place.read(0, _LOWEST), every, place.read(1))
+        value = f"{exp}({place.read(0, _LOWEST)}, {every})"
+        if "unscaled" not in names:
+            return value
+        power = site.fresh("power")
+        place.line(f"const {site.vector_type(F32, values)} {power} = {value};")
+        place.write(names.index("unscaled"), power)
+        return power
 
-    _sum_up(site, values, (0, 1), term)
+    total = fold(site, Add, values, tuple(index for index, name in enumerate(names) if name in _OF_ROWS), term)
+    site.line(f"    {site.operands['denom'].scalar()} {'+=' if accumulates(site.spec) else '='} {total};")
 
 
-def _row_kernel(
-    op: type[Operation],
-    print_row: Callable[[KernelSite, int], None],
-    rows: Mapping[int, OperandPattern],
-    count: int,
-    widest: int,
-    finding: int,
-    fixed: int,
-) -> Microkernel:
-    """Return a kernel whose operands `rows` are rows, and whose others are single values.
+def _row_kernel(widest: int, op: type[Operation], finding: int, fixed: int) -> Microkernel:
+    """Return the kernel of an operation on rows.
 
     Besides powers it takes `finding` half cycles for each vector, and `fixed` for each row.
     """
-    singles = tuple(index for index in range(count) if index not in rows)
+    names = [one.name for one in op().operands(2)]
+    rows = tuple(index for index, name in enumerate(names) if name in _OF_ROWS)
+    singles = tuple(index for index in range(len(names)) if index not in rows)
 
     def emit(site: KernelSite) -> None:
         site.line("{")
-        print_row(site, width(site.spec, widest))
+        _print_row(site, width(site.spec, widest))
         site.line("}")
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
@@ -173,9 +151,9 @@ def _row_kernel(
     return Microkernel(
         name=f"Vector{op.__name__}",
         op=op,
-        operands=tuple(rows.get(index, F32_SCALAR) for index in range(count)),
+        operands=tuple(_ROW if index in rows else F32_SCALAR for index in range(len(names))),
         same=("lanes",),
-        when=lambda spec: to_one_value(spec, widest, tuple(rows), singles),
+        when=lambda spec: to_one_value(spec, widest, rows, singles),
         cost=cost,
         registers={"VRF": 8},
         emit=emit,
@@ -220,61 +198,53 @@ def _lane_from_parts(place: Place) -> str:
 
 
 def _lane_kernel(
+    widest: int,
     name: str,
     op: type[Operation],
     template: VectorTemplate,
-    count: int,
-    widest: int,
-    each: Callable[[int], int],
+    function: str = "exp_below",
+    times: int = 1,
     singles: tuple[int, ...] = (),
 ) -> Microkernel:
+    """Return the kernel of an operation on lanes, which calls a function so many `times` for each vector."""
+
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        each = times * cycles(function, width(spec, widest)) + conversions(spec) + 2
+        return HALF_CYCLE * (vectors(spec, widest) * each + 1)
+
     return Microkernel(
         name=name,
         op=op,
-        operands=(FLOAT_ANYWHERE,) * count,
+        operands=(FLOAT_ANYWHERE,) * len(op().operands(2)),
         same=("lanes",),
         when=lambda spec: in_lanes(spec, widest, singles),
-        cost=lambda spec, machine: (
-            HALF_CYCLE * (vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1)
-        ),
+        cost=cost,
         registers={"VRF": 8},
         emit=lanewise(template, widest),
     )
 
 
+_ROWS = (
+    (SoftmaxDenominator, 0, _LANES),
+    (SoftmaxDenominatorAndMax, _OWN_MAX, 2 * _LANES + _RESCALE),
+    (SoftmaxDenominatorAndMaxFromParts, _OWN_MAX, 2 * _LANES + _RESCALE),
+    (SoftmaxDenominatorAndUnscaled, _OWN_MAX, 2 * _LANES),
+    (SoftmaxDenominatorAndUnscaledFromMax, 0, _LANES),
+)
+#: The calls of `exp_below` for each vector.
+_ROW_IN_EACH_LANE = (
+    (SoftmaxDenominator, _lane_denominator, 1),
+    (SoftmaxDenominatorAndMax, _lane_and_max, 2),
+    (SoftmaxDenominatorAndMaxFromParts, _lane_from_parts, 2),
+    (SoftmaxDenominatorAndUnscaledFromMax, _lane_denominator, 1),
+)
+
+
 def kernels(widest: int) -> tuple[Microkernel, ...]:
     """Return the kernels of a core whose widest vectors have `widest` bytes."""
-
-    def power(values: int) -> int:
-        return cycles("exp_below", values)
-
-    rows = (
-        (SoftmaxDenominator, _from_max, (0,), 3, 0, _LANES),
-        (SoftmaxDenominatorAndMax, _and_max, (0,), 3, _OWN_MAX, 2 * _LANES + _RESCALE),
-        (SoftmaxDenominatorAndMaxFromParts, _from_parts, (0, 1), 4, _OWN_MAX, 2 * _LANES + _RESCALE),
-        (SoftmaxDenominatorAndUnscaled, _with_own_max, (0, 2), 3, _OWN_MAX, 2 * _LANES),
-        (SoftmaxDenominatorAndUnscaledFromMax, _from_max, (0, 3), 4, 0, _LANES),
-    )
-    lanes: tuple[tuple[type[Operation], VectorTemplate, int, Callable[[int], int]], ...] = (
-        (SoftmaxDenominator, _lane_denominator, 3, power),
-        (SoftmaxDenominatorAndMax, _lane_and_max, 3, lambda values: 2 * power(values)),
-        (SoftmaxDenominatorAndMaxFromParts, _lane_from_parts, 4, lambda values: 2 * power(values)),
-        (SoftmaxDenominatorAndUnscaledFromMax, _lane_denominator, 4, power),
-    )
-    complete = _lane_kernel(
-        "VectorSoftmaxComplete",
-        SoftmaxComplete,
-        _lane_complete,
-        4,
-        widest,
-        lambda values: cycles("softmax", values),
-        singles=(1, 2),
-    )
+    made = partial(_lane_kernel, widest)
     return (
-        *(
-            _row_kernel(op, show, dict.fromkeys(which, _ROW), count, widest, finding, fixed)
-            for op, show, which, count, finding, fixed in rows
-        ),
-        complete,
-        *(_lane_kernel(f"Vector{op.__name__}Lanes", op, template, n, widest, each) for op, template, n, each in lanes),
+        *(_row_kernel(widest, *row) for row in _ROWS),
+        made("VectorSoftmaxComplete", SoftmaxComplete, _lane_complete, "softmax", singles=(1, 2)),
+        *(made(f"Vector{op.__name__}Lanes", op, text, times=times) for op, text, times in _ROW_IN_EACH_LANE),
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from string import Template
 
-import attrs
-
 from morello.ir.numbers import Mask, Num, ceil_div, product
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
@@ -63,22 +61,11 @@ static void matrix_of_$kind(
 }""")
 
 
-@attrs.frozen
-class Sides:
-    """The dimensions of the rows and of the columns of a source, slowest first."""
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-
-    def sizes(self, spec: LogicalSpec) -> tuple[Num, Num]:
-        """Return how many rows and columns there are."""
-        return product(spec.shape[dim] for dim in self.rows), product(spec.shape[dim] for dim in self.columns)
-
-
-def sides(spec: LogicalSpec) -> Sides | None:
+def sides(spec: LogicalSpec) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the dimensions of rows and columns, None unless the columns of the source are the rows of the output.
 
-    Values of a row lie together, on both sides; rows of several dimensions do not lie apart in one of them.
+    Both are slowest first. Values of a row lie together, on both sides; rows of several dimensions do not lie apart in
+    one of them.
     """
     source, out = spec.states
     if source.layout is None or out.layout is None:
@@ -88,8 +75,14 @@ def sides(spec: LogicalSpec) -> Sides | None:
     for at in range(1, len(dims)):
         rows, columns = dims[:at], dims[at:]
         if wanted == columns + rows and _of_rows(source, rows, columns) and _of_rows(out, columns, rows):
-            return Sides(rows, columns)
+            return rows, columns
     return None
+
+
+def _sizes(spec: LogicalSpec) -> tuple[Num, Num]:
+    """Return the numbers of rows and of columns; 1 if the columns of the source are not the rows of the output."""
+    rows, columns = (product(spec.shape[dim] for dim in dims) for dims in sides(spec) or ((), ()))
+    return rows, columns
 
 
 def _of_rows(state: OperandState, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
@@ -107,9 +100,9 @@ def _emit(count: int, streams: bool) -> Callable[[KernelSite], None]:
     """Print the transpose in blocks of `count` columns."""
 
     def emit(site: KernelSite) -> None:
-        found = sides(site.spec)
+        found, (rows, columns) = sides(site.spec), _sizes(site.spec)
         assert found is not None, "the kernel fits"
-        (rows, columns), row, column = found.sizes(site.spec), found.rows[-1], found.columns[-1]
+        row, column = (dims[-1] for dims in found)
         source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
         kind = site.vector_type(dtype, count)
         words = {
@@ -138,16 +131,11 @@ def _kernels(width: int, size: int) -> tuple[Microkernel, ...]:
     count = size // width
 
     def fits(spec: LogicalSpec) -> Mask:
-        found = sides(spec)
-        if found is None:
-            return False
-        rows, columns = found.sizes(spec)
+        rows, columns = _sizes(spec)
         return (rows >= _ROWS) & (columns >= count)
 
     def shuffling(spec: LogicalSpec) -> Num:
-        found = sides(spec)
-        assert found is not None, "the kernel fits"
-        rows, columns = found.sizes(spec)
+        rows, columns = _sizes(spec)
         return _START + _BLOCK[width, size] * ceil_div(rows, _ROWS) * ceil_div(columns, count)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:

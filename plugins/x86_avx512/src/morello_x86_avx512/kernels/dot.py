@@ -24,7 +24,7 @@ _ACCUMULATE = Matmul(accumulate=True)
 
 def _step(instruction: Instruction) -> Step:
     def step(site: KernelSite, size: int, total: str, values: Values) -> str:
-        count = instruction.taken * size // 4
+        count = instruction.adds.taken * size // 4
         return instruction.spelled(site, size, total, *(values(index, 0, count) for index in range(2)))
 
     return step
@@ -75,19 +75,19 @@ def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Machine], Num]
 
 
 def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
-    count = instruction.taken * WIDTH // 4
-    arguments = WIDTH, _step(instruction), instruction.taken
+    count = instruction.adds.taken * WIDTH // 4
+    arguments = WIDTH, _step(instruction), instruction.adds.taken
     whole, tailed = DotProduct(*arguments), TailedDotProduct(*arguments)
     computing = _computing(count)
     shared = partial(
         Microkernel,
         op=_ACCUMULATE,
-        cpu_features=(instruction.feature,),
-        flush_to_zero=instruction.flush_to_zero,
+        cpu_features=instruction.adds.cpu_features,
+        flush_to_zero=instruction.adds.flush_to_zero,
         registers={"VRF": 6},
     )
     loop = shared(
-        name=f"DotProductLoop{instruction.name}",
+        name=f"DotProductLoop{instruction.adds.name}",
         takes=row_times_column(f"{count}i", *instruction.types),
         when=instruction.takes,
         cost=lambda spec, machine: computing(spec) + machine.move_cost(spec.operand(2)),
@@ -98,7 +98,7 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
         loop,
         in_columns(loop, whole, computing),
         shared(
-            name=f"DotProductTail{instruction.name}",
+            name=f"DotProductTail{instruction.adds.name}",
             takes=row_times_column("k", *instruction.types),
             when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
             # Up to four accumulators, as above; one where there is only a tail.

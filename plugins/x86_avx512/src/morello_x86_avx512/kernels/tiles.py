@@ -20,7 +20,7 @@ def _template(instruction: Instruction):
         state = site.spec.states[2]
         size = state.vector or 1
         kind, sums = site.vector_type(state.dtype, size), instruction.sums(site, 4 * size)
-        word = f"{PREFIX[4 * size]}_set1_epi32({word_of(site.operand(0), instruction.taken)})"
+        word = f"{PREFIX[4 * size]}_set1_epi32({word_of(site.operand(0), instruction.adds.taken)})"
         added = instruction.spelled(site, 4 * size, "{out}", word, "{rhs}")
         return f"{{out}} = {added if kind == sums else f'({kind}){added}'};"
 
@@ -31,7 +31,7 @@ def _kernel(instruction: Instruction) -> Microkernel:
     def fits(spec: LogicalSpec) -> bool:
         """Return True if a register of the right-hand side has the factors of one of sums, in the same order."""
         factor, total = spec.states[1], spec.states[2]
-        return instruction.takes(spec) and factor.vector in (None, instruction.taken * (total.vector or 1))
+        return instruction.takes(spec) and factor.vector in (None, instruction.adds.taken * (total.vector or 1))
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         """As for one value along k: all these instructions have the throughput of a multiply-add of floats."""
@@ -39,14 +39,14 @@ def _kernel(instruction: Instruction) -> Microkernel:
 
     lhs, rhs, out = instruction.types
     return Microkernel(
-        name=f"Broadcast{instruction.name}",
+        name=f"Broadcast{instruction.adds.name}",
         op=Matmul(accumulate=True),
-        takes=f"1×1×{instruction.taken}×n, {lhs} RF/L1, {rhs} L1/VRF col_major, {out} VRF row_major",
+        takes=f"1×1×{instruction.adds.taken}×n, {lhs} RF/L1, {rhs} L1/VRF col_major, {out} VRF row_major",
         when=fits,
         cost=cost,
         registers={"VRF": 2},
-        cpu_features=(instruction.feature,),
-        flush_to_zero=instruction.flush_to_zero,
+        cpu_features=instruction.adds.cpu_features,
+        flush_to_zero=instruction.adds.flush_to_zero,
         template=_template(instruction),
     )
 
