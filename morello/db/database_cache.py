@@ -63,9 +63,9 @@ class DatabaseCache:
         elif request.what == "assumption":
             self._pass_answer(engine, request.node)
         else:
-            found = self.store.find(engine.target, _spec_of(engine, request.node))
+            found = self.store.find(engine.target, engine.directory.spec(request.node))
             peak = [int(one) for one in found.peak] if found and found.kind == AnswerKind.EXACT else None
-            engine.core.set_program(request.node, engine.packed_limits.least(peak) if peak else None)
+            engine.core.set_program(request.node, engine.limit_codes.least(peak) if peak else None)
 
     def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
         """Store the cells solved since the last time, in one transaction, if that was ten seconds ago or `final`.
@@ -152,7 +152,7 @@ class DatabaseCache:
 
     def _pass_answer(self, engine: Engine, cell: int) -> None:
         """Pass the best answer to a cell. An unverified one counts only if its program can be built. Raises Damaged."""
-        spec = _spec_of(engine, cell)
+        spec = engine.directory.spec(cell)
         for found in self.store.answers(engine.target, spec):
             if found.unverified and self.store.program(engine.target, spec) is None:
                 continue
@@ -163,16 +163,11 @@ class DatabaseCache:
             return
 
 
-def _spec_of(engine: Engine, cell: int) -> Spec:
-    (limits,) = engine.packed_limits.bytes(engine.core.nodes(cell, 1).limits).tolist()
-    return Spec(engine.directory.logical(cell), tuple(limits))
-
-
 def _coordinates_of(engine: Engine, space: Space) -> dict[str, object]:
     """Return the coordinates of all shapes of a space and of all limits, and the volumes of the shapes."""
     grids = engine.target.grids
     limit_at: list[npt.NDArray[np.int64]] = []
-    for level, column in enumerate(engine.packed_limits.values):
+    for level, column in enumerate(engine.limit_codes.values):
         limits = np.zeros((len(column), len(grids)), dtype=np.int64)
         limits[:, level] = column
         limit_at.append(of_limits(limits, grids)[:, level])
@@ -189,7 +184,7 @@ def bounds_of(solver: Solver) -> Iterator[AnswerBlock]:
     for cell in solver.goals:
         low, high = solver.core.costs(cell)
         if low < high and 1 <= low <= LARGEST_COST:
-            spec = _spec_of(solver.engine, cell)
+            spec = solver.engine.directory.spec(cell)
             shapes, limits = (np.array([row], dtype=np.int64) for row in (spec.shape, spec.limits))
             kinds, step = np.array([AnswerKind.LOWER], dtype=np.int8), np.array([-1], dtype=np.int32)
             costs = np.array([int(low)], dtype=np.int64)

@@ -86,20 +86,20 @@ def test_codes_of_limits_are_limits(name: str) -> None:
     """Every code of every level goes down as its limit does, whatever is held."""
     target = target_named(name)
     codes = LimitCodes(target)
-    assert codes.bytes(0, codes.full[0]) == target.levels[0].capacity
+    assert codes.values[0][-1] == target.levels[0].capacity
     for level, grid in enumerate(target.grids):
         numbers = np.arange(codes.counts[level])
-        limits = codes.bytes(level, numbers)
+        limits = codes.values[level]
         assert limits.tolist() == [*grid.values]
         near = [limit + off for limit in grid.values for off in (-1, 0, 1)]
         used = np.unique(np.maximum([*near, grid.unit, 3 * grid.unit, 1 << 62], 0))
         left = np.asarray(codes.lower(level, numbers[:, None], used))
         expected = np.asarray(lower((limits[:, None],), (used,), (grid,))[0])
         assert np.array_equal(left < 0, expected < 0)
-        assert np.array_equal(codes.bytes(level, left)[left >= 0], expected[left >= 0])
+        assert np.array_equal(codes.values[level][left][left >= 0], expected[left >= 0])
     for number in range(max(codes.counts)):
         own = np.minimum(number, codes.full)
-        limits = tuple(int(codes.bytes(level, code)) for level, code in enumerate(own))
+        limits = tuple(int(codes.values[level][code]) for level, code in enumerate(own))
         assert codes.encode(limits).tolist() == own.tolist()
         assert target.limits(limits) == limits
 

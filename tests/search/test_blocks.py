@@ -154,7 +154,7 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
 def outcomes(engine: Engine, node: int, logical: LogicalSpec) -> dict[Outcome, str]:
     """Return the outcomes of single rewrites of a node's Spec, each with its first step."""
     target = engine.target
-    limits = tuple(engine.packed_limits.bytes(engine.core.nodes(node, 1).limits)[0].tolist())
+    limits = engine.directory.spec(node).limits
     found: dict[Outcome, str] = {}
     for made in expansions(logical, target):
         lowered = child_limits(made, limits, target.grids)

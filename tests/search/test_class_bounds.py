@@ -86,7 +86,7 @@ def staged(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: In
             (cls, numbers[shape]) for cls, numbers in zip(pipeline.new_classes, pipeline.table.tensors, strict=True)
         ]
         total = np.full(len(limits), sum((float(bounds.cheapest[cls][tensor]) for cls, tensor in tensors), 0.0))
-        for part, tuples in zip(pipeline.table.parts, pipeline.parts, strict=True):
+        for part, tuples in zip(pipeline.table.parts, pipeline.parts.T, strict=True):
             held: dict[int, int] = {}
             for cls, tensor in (tensors[held_one] for held_one in part.holds):
                 level = bounds.states.classes[cls].level

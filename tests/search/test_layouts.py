@@ -49,7 +49,7 @@ def made(name: str, text: str) -> tuple[Engine, Spec]:
 
 def bound(engine: Engine, table: int, shape: int) -> float:
     """Return the bound that the abstract search proves of a node with all memory."""
-    node = engine.core.node(table, shape, engine.packed_limits.full)
+    node = engine.core.node(table, shape, engine.limit_codes.full_word)
     while not engine.core.lookup(node):
         pass
     return engine.core.costs(node)[0]

@@ -50,13 +50,11 @@ typedef struct {
 typedef struct {
     int32_t operand;
     int32_t from;             /* classes */
-    int32_t into;
+    int32_t cls;
     int32_t level;            /* of the new operand */
-    int32_t copy_space;       /* of the Moves that copy */
-    int64_t load;             /* their columns under full limits, -1: no such copy */
-    int64_t store;
-    int32_t load_tuple;       /* their class tuples where they are in this very space, else -1 */
-    int32_t store_tuple;
+    int32_t copy_space;       /* of the Moves that copy; `load` and `store` are their class tuples, -1: no copy */
+    int32_t load;
+    int32_t store;
     const int32_t *copy_shape;   /* [shapes] */
 } BoundMove;
 

@@ -27,7 +27,7 @@ def limit_steps(limit_codes: LimitCodes) -> Ints:
     """
     steps = np.zeros((len(limit_codes.counts), max(limit_codes.counts)), dtype=np.int64)
     for level, count in enumerate(limit_codes.counts):
-        sizes = [int(size) for size in limit_codes.bytes(level, np.arange(count))]
+        sizes = limit_codes.values[level].tolist()
         distinct = np.array([size & (size - 1) == 0 for size in sizes])
         distinct[-1] = True
         # Other limits have the step of the next distinct one.

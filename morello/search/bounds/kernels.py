@@ -50,7 +50,7 @@ class KernelBounds(StepBounds):
         """Return the columns of a class tuple whose limits cover the needs of a kernel."""
         columns = [np.array([bounds.full[number]])]
         for level, (need, per_level) in enumerate(zip(needs, bounds.per_level[number, :-1].tolist(), strict=True)):
-            limits = np.asarray(self.relaxed.limit_codes.bytes(level, self.relaxed.step_codes[level]))
+            limits = self.relaxed.limit_codes.values[level][self.relaxed.step_codes[level]]
             if limits[-1] < need:
                 return columns[0][:0]
             if per_level >= 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ import numpy as np
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
-from morello.search.tables.loops import LoopTable, LoopTables
+from morello.search.tables.loops import LoopGroup, LoopTable, LoopTables, grouped
 from morello.search.tables.shapes import Key, Space
 
 #: For each body of a loop the shape of its tiles, [shapes], -1: none, and its trips, [shapes].
@@ -54,55 +54,35 @@ class LoopBounds(StepBounds):
 
     def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         loops = [
-            {
-                "parts": len(bodies),
-                "shape": [shape for shape, _ in bodies],
-                "times": [times for _, times in bodies],
-            }
+            {"parts": len(bodies), "shape": [shape for shape, _ in bodies], "times": [times for _, times in bodies]}
             for bodies in self.within(bounds.space)
         ]
-        kinds: dict[tuple[object, ...], list[LoopTable]] = {}
-        for loop in self.leaving(bounds.space):
-            kinds.setdefault((*((part.space.key, part.args) for part in loop.parts), loop.suits), []).append(loop)
-        leaving = [self._leave(bounds, alike) for alike in kinds.values()]
-        return {
-            "loops": len(loops),
-            "loop": loops,
-            "leaving": len(leaving),
-            "leave": leaving,
-        }
+        leaving = [self._leave(bounds, group) for group in grouped(self.leaving(bounds.space))]
+        return {"loops": len(loops), "loop": loops, "leaving": len(leaving), "leave": leaving}
 
-    def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable]) -> dict[str, Any]:
-        """Return `BoundSteps` of loops to other spaces with equal kinds of parts and levels."""
-        space = bounds.space
-        shape, step = np.nonzero(np.stack([loop.valid for loop in loops], axis=1))
-        rows = np.flatnonzero(bounds.solvable & self.relaxed.apply_to(loops[0].suits, bounds.classes))
-        parts: list[dict[str, Any]] = []
-        for place, part in enumerate(loops[0].parts):
-            below = self.relaxed.by_key[part.space.key]
-            tuples = below.number(bounds.classes[rows][:, list(part.args)])
-            members = [loop.parts[place] for loop in loops]
-            parts.append(
-                {
-                    "space": self.relaxed.index[part.space.key],
-                    "tuple": tuples,
-                    "shape": np.stack([one.shape for one in members])[step, shape],
-                    "times": np.stack([one.times for one in members])[step, shape],
-                }
-            )
-        cost = np.stack([loop.cost for loop in loops])[step, shape]
+    def _leave(self, bounds: SpaceBounds, group: LoopGroup) -> dict[str, Any]:
+        """Return `BoundSteps` of loops to other spaces."""
+        rows = np.flatnonzero(bounds.solvable & self.relaxed.apply_to(group.loop.suits, bounds.classes))
+        parts = [
+            {
+                "space": self.relaxed.index[part.space.key],
+                "tuple": self.relaxed.by_key[part.space.key].number(bounds.classes[rows][:, list(part.args)]),
+                "shape": part.shape,
+                "times": part.times,
+            }
+            for part in group.parts
+        ]
         fields: dict[str, Any] = {
             "tuples": len(rows),
             "tuple": rows,
             "parts": len(parts),
             "part": parts,
-            "first": np.searchsorted(shape, np.arange(space.count + 1)),
-            "cost": cost,
+            "first": group.first,
+            "cost": group.cost,
         }
-        if is_parallel(loops[0], space):
-            serial = self.relaxed.spaces.by_key[loops[0].parts[0].space.key]
-            fields["serial"] = serial.numbers(list(space.sizes))
-            fields["least"] = float(min(cost.tolist(), default=np.inf))
+        if is_parallel(group.loop, bounds.space):
+            fields["serial"] = group.parts[0].space.numbers(list(bounds.space.sizes))
+            fields["least"] = float(min(group.cost.tolist(), default=np.inf))
         return fields
 
     def within(self, space: Space) -> Iterator[Bodies]:

@@ -5,25 +5,26 @@
 static double cost_of(const Work *work, const BoundMove *move) {
     const BoundSpace *copies = &work->model->space[move->copy_space];
     const float *copied = copies->values + move->copy_shape[work->shape] * copies->width;
-    const double load = move->load < 0 ? 0 : copied[move->load], store = move->store < 0 ? 0 : copied[move->store];
+    const double load = move->load < 0 ? 0 : copied[copies->full[move->load]];
+    const double store = move->store < 0 ? 0 : copied[copies->full[move->store]];
     const int32_t tensor = work->space->tensor[move->operand][work->shape];
     const double *const *cheapest = work->model->cheapest;
-    return cheapest[move->into][tensor] + cheapest[move->from][tensor] + (load + store);
+    return cheapest[move->cls][tensor] + cheapest[move->from][tensor] + (load + store);
 }
 
 /* Return 1 if copies are Specs of the same space, whose bounds fall meanwhile. */
-static int copies_here(const BoundMove *move) {
-    return move->load_tuple >= 0 || move->store_tuple >= 0;
+static int copies_here(const Work *work, const BoundMove *move) {
+    return &work->model->space[move->copy_space] == work->space;
 }
 
 /* Return the last time at which a bound that a move depends on became less. */
 static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     int64_t when = work->changed[into];
-    if (move->load_tuple >= 0 && work->changed[move->load_tuple] > when) {
-        when = work->changed[move->load_tuple];
+    if (copies_here(work, move) && move->load >= 0 && work->changed[move->load] > when) {
+        when = work->changed[move->load];
     }
-    if (move->store_tuple >= 0 && work->changed[move->store_tuple] > when) {
-        when = work->changed[move->store_tuple];
+    if (copies_here(work, move) && move->store >= 0 && work->changed[move->store] > when) {
+        when = work->changed[move->store];
     }
     return when;
 }
@@ -46,7 +47,7 @@ static int take_move(Work *work, int32_t tuple, int64_t at) {
     const BoundMove *move = &space->move[number];
     const int32_t *per_level = per_level_of(model, space, tuple), *below = per_level_of(model, space, into);
     const int32_t *after = left_of(work, number)[move->level];
-    const double cost = copies_here(move) ? cost_of(work, move) : work->cost[number];
+    const double cost = copies_here(work, move) ? cost_of(work, move) : work->cost[number];
     const double least = least_of(space, work->shape, into);
     double held = -1;
     int changed = 0;
@@ -75,7 +76,7 @@ void take_moves(Work *work) {
         pin_nothing(work, at);
         const BoundMove *move = &space->move[at];
         const int32_t tensor = space->tensor[move->operand][work->shape];
-        pin(work, at, move->level, work->model->smallest[move->into][tensor]);
+        pin(work, at, move->level, work->model->smallest[move->cls][tensor]);
         work->cost[at] = cost_of(work, move);
     }
     memset(work->tried, 0, (size_t)space->move_first[space->movable] * sizeof *work->tried);

@@ -124,17 +124,30 @@ class MoveBounds(StepBounds):
         load = {"load": tuples[cls, move.into]} if operand.reads else {}
         return load | ({"store": tuples[move.into, cls]} if operand.writes else {})
 
+    def shared(self, space: Space, move: MoveClass, cls: int) -> dict[str, Any]:
+        """Return the fields that structs of moves share."""
+        return {
+            "operand": move.operand,
+            "cls": move.into,
+            "level": move.level,
+            "copy_space": self.relaxed.index[self.copy_key(space, move.operand)],
+            "load": -1,
+            "store": -1,
+            **self.copies(space, move, cls),
+            "copy_shape": self.copy_shapes(space, move.operand),
+        }
+
     def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         moves: list[dict[str, Any]] = []
-        plans: list[_Plan] = []
+        plans = [np.zeros((3, 0), dtype=np.int64)]
         for operand, column in enumerate(bounds.classes.T):
             for cls in distinct_numbers(column).tolist():
                 for move in self.classes(bounds.space.key, operand, cls):
                     if move.into != cls:
                         plans.append(self._plan(bounds, move, cls, len(moves)))
-                        moves.append(self._move(bounds, move, cls))
-        whole = [np.concatenate(columns) for columns in zip(*(attrs.astuple(plan) for plan in plans), strict=True)]
-        here, number, into = whole or [np.zeros(0, dtype=np.int64)] * 3
+                        copies = {"load": -1, "store": -1} if move.view else {}
+                        moves.append({**self.shared(bounds.space, move, cls), "from": cls, **copies})
+        here, number, into = np.concatenate(plans, axis=1)
         # Class tuples in the fastest levels come first, since moves of others lead to them.
         order = np.lexsort([number, here, np.sum(self.relaxed.level_of[bounds.classes], axis=1)[here]])
         first = np.flatnonzero(np.diff(here[order], prepend=-1))
@@ -148,35 +161,9 @@ class MoveBounds(StepBounds):
             "move_into": into[order],
         }
 
-    def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int) -> _Plan:
+    def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int) -> Ints:
+        """Return the class tuples that a move applies to, its number, and the class tuples after it, [3, n]."""
         into = bounds.after[move.operand][:, move.into]
         here = np.flatnonzero(bounds.solvable & (bounds.classes[:, move.operand] == cls) & (into >= 0))
         here = here[bounds.solvable[into[here]]]
-        return _Plan(here, np.full(len(here), number), into[here])
-
-    def _move(self, bounds: SpaceBounds, move: MoveClass, cls: int) -> dict[str, Any]:
-        space = bounds.space
-        key = self.copy_key(space, move.operand)
-        below = self.relaxed.by_key[key]
-        tuples = {} if move.view else self.copies(space, move, cls)
-        # Copies of a Move's operands are Moves themselves.
-        own = tuples if key == space.key else {}
-        return {
-            "operand": move.operand,
-            "from": cls,
-            "into": move.into,
-            "level": move.level,
-            "copy_space": self.relaxed.index[key],
-            **{name: below.full[tuples[name]] if name in tuples else -1 for name in ("load", "store")},
-            **{f"{name}_tuple": own.get(name, -1) for name in ("load", "store")},
-            "copy_shape": self.copy_shapes(space, move.operand),
-        }
-
-
-@attrs.frozen
-class _Plan:
-    """Class tuples, [n], their moves, and the class tuples after these."""
-
-    here: Ints
-    move: Ints
-    into: Ints
+        return np.stack([here, np.full(len(here), number), into[here]])

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
@@ -20,13 +21,13 @@ from morello.search.tables.shapes import Key
 class PipelineClasses:
     """The pipelines of one table, and the class tuples `rows`, [n], to which they apply.
 
-    `parts` are the numbers of the class tuples of the parts, [n] each; `new_classes` are the classes of new tensors.
+    `parts`, [n, parts], are the class tuples of the parts; `new_classes` are the classes of new tensors.
     """
 
     table: PipelineTable
     new_classes: Classes
     rows: Ints
-    parts: tuple[Ints, ...]
+    parts: npt.NDArray[np.int32]
 
 
 class PipelineBounds(StepBounds):
@@ -91,18 +92,15 @@ class PipelineBounds(StepBounds):
         key = bounds.space.key
         if key not in self._packed:
             self._packed[key] = [
-                PipelineClasses(
-                    table,
-                    self.new_classes(table),
-                    rows,
-                    tuple(
-                        self.relaxed.by_key[part.space.key].number(tuples)
-                        for part, tuples in zip(table.parts, below, strict=True)
-                    ),
-                )
+                PipelineClasses(table, self.new_classes(table), rows, self._numbers(table, below))
                 for table, rows, below in self._on(key, bounds.classes)
             ]
         return self._packed[key]
+
+    def _numbers(self, table: PipelineTable, below: list[Ints]) -> npt.NDArray[np.int32]:
+        parts = zip(table.parts, below, strict=True)
+        numbers = [self.relaxed.by_key[part.space.key].number(tuples) for part, tuples in parts]
+        return np.stack(numbers, axis=1).astype(np.int32)
 
     def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         found = [self._pipeline(bounds, pipeline) for pipeline in self.on(bounds)]
@@ -110,7 +108,7 @@ class PipelineBounds(StepBounds):
 
     def _pipeline(self, bounds: SpaceBounds, pipeline: PipelineClasses) -> dict[str, Any]:
         table, below = pipeline.table, [self.relaxed.by_key[part.space.key] for part in pipeline.table.parts]
-        solvable = np.all([own.solvable[part] for own, part in zip(below, pipeline.parts, strict=True)], axis=0)
+        solvable = np.all([own.solvable[part] for own, part in zip(below, pipeline.parts.T, strict=True)], axis=0)
         solvable &= bounds.solvable[pipeline.rows]
         rows = pipeline.rows[solvable]
         steps = [np.stack([*row, *(part.shape for part in table.parts)]) for row in table.new_states]
@@ -119,7 +117,7 @@ class PipelineBounds(StepBounds):
         for cls, tensors in zip(pipeline.new_classes, table.tensors, strict=True):
             cost += self.relaxed.cheapest[cls][tensors[shapes]]
         parts: list[dict[str, Any]] = []
-        for part, numbers in zip(table.parts, pipeline.parts, strict=True):
+        for part, numbers in zip(table.parts, pipeline.parts.T, strict=True):
             held = self._held(pipeline, part, shapes)
             parts.append(
                 {

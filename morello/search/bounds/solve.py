@@ -69,7 +69,7 @@ class Bounds(Relaxed):
             {
                 "codes": count,
                 "steps": len(codes),
-                "bytes": self.limit_codes.bytes(level, np.arange(count)),
+                "bytes": self.limit_codes.values[level],
                 "step": self.limit_steps[level, :count],
                 "code": codes,
             }

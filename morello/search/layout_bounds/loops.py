@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from morello.search.arrays import Ints
 from morello.search.layout_bounds.grid import LayoutSteps
-from morello.search.tables.loops import WHOLE, LoopPart, LoopTables
-from morello.search.tables.shapes import Space
+from morello.search.tables.loops import LoopPart, LoopTables
 
 
 class LoopLayouts(LayoutSteps):
@@ -29,20 +27,11 @@ class LoopLayouts(LayoutSteps):
 
     def _part(self, part: LoopPart) -> dict[str, Any]:
         assert sorted(part.args) == [0, 1], "parts of Moves are Moves of both operands"
-        assert WHOLE < 0
-        cuts = [self._cuts(part.space, position, arg, part.shape) for position, arg in enumerate(part.args)]
+        shapes = np.arange(self.space.count)
         return {
             "grid": self.grids.index.get(part.space.key, -1),
             "arg": part.args,
             "shape": part.shape,
             "times": part.times,
-            "cut": cuts,
+            "cut": self.grids.tables.of(LoopTables).cuts(self.space, part, shapes),
         }
-
-    def _cuts(self, space: Space, position: int, arg: int, shape: Ints) -> Ints:
-        """Return the numbers of the cuts of operand `arg` into an operand of a part, [shapes]."""
-        cuts = np.full(len(shape), WHOLE, dtype=np.int64)
-        there = np.flatnonzero(shape >= 0)
-        whole, tile = self.space.tensors[arg][there], space.tensors[position][shape[there]]
-        cuts[there] = self.grids.tables.of(LoopTables).cut_numbers(self.space.operands[arg].sliding, whole, tile)
-        return cuts

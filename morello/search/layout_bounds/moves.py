@@ -42,8 +42,7 @@ class OperandMoves:
         made = {cls: self._made(own) for cls, own in found.items()}
         # Tensors move only to levels that they fit.
         levels = [grids.states.classes[cls].level for cls in classes]
-        codes = bounds.limit_codes
-        room = np.array([codes.bytes(level, codes.full[level]) for level in levels])
+        room = np.array([bounds.limit_codes.values[level][-1] for level in levels])
         used = np.reshape([self._patterns.bytes[number][tensors] for number in sets.numbers], (count, len(tensors)))
         fits = (used <= room[:, None]).T
         #: One tensor of each kind, by place.

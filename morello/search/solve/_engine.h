@@ -58,16 +58,12 @@ typedef struct {
     int32_t tensors;
     int32_t steps;
     const PipelinePart *part;
+    const int32_t *tuples;    /* [rows, parts]: class tuples */
+    const int32_t *levels;    /* [tensors] */
     const int32_t *const *tensor;  /* [tensors][shapes] */
     const int32_t *const *fresh;   /* [steps * tensors][shapes]: states of new tensors */
     const int64_t *priority;       /* [steps] */
 } PipelineTable;
-
-typedef struct {
-    const PipelineTable *table;
-    const int32_t *tuples;    /* [parts]: class tuples */
-    const int32_t *levels;    /* [tensors] */
-} PipelineClass;
 
 /* The transition closure of one operand: the patterns that any number of moves can give it, and their least costs. In
  * `space` that operand moves no more. */
@@ -114,8 +110,10 @@ typedef struct {
     const LoopGroup *group;
     const int32_t *move_first;     /* [operands * classes + 1] */
     const MoveClass *move;
-    const int32_t *pipeline_first; /* [class tuples + 1] */
-    const PipelineClass *pipeline;
+    const PipelineTable *pipeline;
+    const int32_t *pipeline_first; /* [class tuples + 1]: those of each among the following: a table and a row of it */
+    const int32_t *pipeline_table;
+    const int32_t *pipeline_row;
 } Space;
 
 typedef struct Model Model;
@@ -133,8 +131,8 @@ struct Model {
     const int32_t *pattern;   /* [states] */
     const int32_t *join;      /* [patterns]: the join that replaces a pattern for `joined` tensors */
     const uint8_t *const *joined; /* [patterns][tensors] */
-    const Model *abstract;    /* its abstraction, with patterns for states and without limits; NULL: none */
-    const int32_t *abstract_space; /* [spaces]: there */
+    const Model *abstract;    /* its abstraction, with patterns for states and without limits; NULL: none. Spaces have
+                                 the same numbers there; others follow. */
     const int32_t *any;       /* [patterns]: the pattern of the whole class, in an abstract model; else NULL */
     const uint64_t *relevant; /* [states]: fields of the limits that matter to an operand */
     const double *const *cost;     /* [states][tensors of the state's rank] */

@@ -61,7 +61,7 @@ static uint32_t abstraction(State *state, uint32_t number, int kept) {
         patterns[operand] = !model->any ? pattern_of(model, own, space->tensor[operand][family->shape])
                             : operand == kept ? own : model->any[own];
     }
-    const uint32_t below = table_of(state->abstract, model->abstract_space[table->space], table->tuple, patterns);
+    const uint32_t below = table_of(state->abstract, table->space, table->tuple, patterns);
     const uint32_t found = node_of(state->abstract, below, (int32_t)family->shape, model->abstract->full);
     if (!model->any) {
         state->families[number].abstract = found;

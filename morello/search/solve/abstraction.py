@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from morello.ir.ops.compose import Compose
-from morello.ir.tensor import DimMap
 from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds, TransitionClosure
-from morello.search.solve.marshal import Marshaller
+from morello.search.solve.marshal import Marshaller, grid_fields
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
-from morello.search.tables.shapes import Key, Space
+from morello.search.tables.shapes import Space
 from morello.search.tables.tiles import Kinds
 
 #: Kernel rows that are expanded at once.
@@ -25,20 +24,14 @@ _AT_ONCE = 1 << 12
 class Abstraction:
     """The abstract model, as fields of the model of Specs.
 
-    In place of each space it has one for each operand, with the transition closure of that operand, and a last one with
-    all other steps. Moves, whose bounds are computed beforehand, and spaces without closures are leaves.
+    In place of each space it has a chain, one for each operand, with the transition closure of that operand, and a last
+    one with all other steps. The first of each has the number of the space itself. Moves, whose bounds are computed
+    beforehand, and spaces without closures are leaves.
     """
 
     def __init__(self, packing: Marshaller, bounds: Bounds, layouts: LayoutBounds):
         self._packing, self._bounds, self._layouts = packing, bounds, layouts
         self._patterns = layouts.patterns
-        #: The first of the spaces in place of each.
-        self._index: dict[Key, int] = {}
-        count = 0
-        for key in bounds.by_key:
-            self._index[key] = count
-            count += 1 + len(layouts.closures.get(key, ()))
-        self._count = count
 
     def fields(self) -> dict[str, Any]:
         """Return the fields to add to the model of Specs."""
@@ -52,13 +45,17 @@ class Abstraction:
             if key not in known:
                 known[key] = np.where(cuttable, tiles.kinds, np.int16(-1))
             kinds.append(known[key])
+        spaces: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
+        for own in self._bounds.by_key.values():
+            first, *rest = self._spaces(own, len(self._bounds.by_key) + len(others))
+            spaces.append(first)
+            others += rest
         one = {
             **packing.common(),
-            "spaces": self._count,
+            "spaces": len(spaces) + len(others),
             "states": len(patterns),
-            "space": [
-                packing.fields("Space", space) for own in self._bounds.by_key.values() for space in self._spaces(own)
-            ],
+            "space": [*spaces, *others],
             "cls": cls,
             "relevant": np.zeros(len(patterns)),
             "cost": patterns.cost,
@@ -67,54 +64,31 @@ class Abstraction:
             "tile": [tiles.made for tiles in patterns.tile],
             **self._naming(np.arange(len(patterns)), patterns.join),
         }
-        model = {
-            **one,
-            "abstract": [one],
-            "abstract_space": np.arange(self._count),
-            "any": patterns.any,
-        }
-        return {
-            **self._naming(patterns.of, patterns.join),
-            "abstract": [model],
-            "abstract_space": [*self._index.values()],
-        }
+        one = packing.fields("Model", one)
+        model = {**one, "abstract": [one], "any": patterns.any}
+        return {**self._naming(patterns.of, patterns.join), "abstract": [model]}
 
     def _naming(self, of: Ints, join: Ints) -> dict[str, Any]:
         """Return the fields that map states to patterns."""
         joined = [self._patterns.joined[self._patterns.rank(number)] for number in range(len(self._patterns))]
-        return {
-            "pattern": of,
-            "join": join,
-            "joined": joined,
-        }
+        return {"pattern": of, "join": join, "joined": joined}
 
-    def _spaces(self, own: SpaceBounds) -> list[dict[str, Any]]:
-        """Return the abstract spaces in place of one."""
+    def _spaces(self, own: SpaceBounds, after: int) -> list[dict[str, Any]]:
+        """Return the abstract spaces in place of one; those after the first are numbered from `after` on."""
         key, packing = own.space.key, self._packing
         # A graph has too many operands for bounds of one at a time to pay.
         alone = 0 if isinstance(key.op, Compose) else len(own.space.operands)
-        shared = {**packing.shared(key, self._index), "alone": alone}
-        plain = {**shared, "closed_operand": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
-        plain["pipeline_first"] = np.zeros(len(own.tuples) + 1)
+        no_moves = np.zeros(len(own.space.operands) * len(self._bounds.states.classes) + 1)
+        shared = {**packing.shared[key], "alone": alone, "closed_operand": -1, "move_first": no_moves}
+        plain = {**shared, "groups": 0, "kernels": 0, "pipeline_first": np.zeros(len(own.tuples) + 1)}
         if key not in self._layouts.closures:
-            return [{**plain, **packing.grid(self._layouts, key), "leaf": 1}]
-        spaces: list[dict[str, Any]] = []
-        for operand, changes in enumerate(self._layouts.closures[key]):
-            closure = self._closure(changes, self._index[key] + operand + 1)
-            spaces.append({**plain, "closed_operand": operand, "closure": closure})
-        steps = {
-            **shared,
-            "closed_operand": -1,
-            **self._kernels(own.space),
-            "move_first": plain["move_first"],
-            **packing.pipelines(own, self._index, self._fresh, self._under),
-        }
-        return [*spaces, steps]
-
-    def _none(self, space: Space) -> Any:
-        """Return the `move_first` of a space without moves."""
-        classes = len(self._bounds.states.classes)
-        return np.zeros(len(space.operands) * classes + 1)
+            return [{**plain, **grid_fields(self._layouts, key), "leaf": 1}]
+        spaces = [
+            {**plain, "closed_operand": operand, "closure": self._closure(changes, after + operand)}
+            for operand, changes in enumerate(self._layouts.closures[key])
+        ]
+        pipelines = packing.pipelines(own, self._fresh, self._patterns.seen)
+        return [*spaces, {**shared, **self._kernels(own.space), **pipelines}]
 
     def _closure(self, changes: TransitionClosure, space: int) -> dict[str, Any]:
         return {
@@ -129,8 +103,8 @@ class Abstraction:
 
     def _kernels(self, space: Space) -> dict[str, Any]:
         """Return the kernels by patterns of the states that they take, the cheapest of each."""
-        costs = self._packing.kernel_costs(space.key)
-        pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs.tables]
+        costs = self._packing.kernel_costs[space.key]
+        pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs]
         every = np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs])
         # Each row becomes many, most of them duplicates.
         parts = np.split(every, range(_AT_ONCE, len(every), _AT_ONCE))
@@ -141,7 +115,6 @@ class Abstraction:
             "kernel_states": rows[first, :-1],
             "kernel_first": np.append(first, len(rows)),
             "kernel_costs": rows[:, -1],
-            **costs.fields,
             "kernel_needs": np.zeros(len(first)),
             "kernel_priority": np.zeros(len(first)),
         }
@@ -173,14 +146,8 @@ class Abstraction:
                 found.append(np.where(states >= 0, np.where(apart, join, own), -1))
             distinct.setdefault(b"".join(one.tobytes() for one in found), found)
         steps = [*distinct.values()]
-        return {
-            "steps": len(steps),
-            "fresh": [row for rows in steps for row in rows],
-            "priority": np.arange(len(steps)),
-        }
-
-    def _under(self, rank: int, dim_map: DimMap) -> Ints:
-        return self._patterns.seen[rank, dim_map]
+        fresh = [row for rows in steps for row in rows]
+        return {"steps": len(steps), "fresh": fresh, "priority": np.arange(len(steps))}
 
 
 def _distinct(rows: Ints) -> Ints:

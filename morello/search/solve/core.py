@@ -22,7 +22,7 @@ _UNKNOWN_PEAK = (1 << 64) - 1
 
 @attrs.frozen(eq=False)
 class Nodes:
-    """Some nodes, [n] each: `low` <= cost <= `high`; `limits` are words (`PackedLimits`)."""
+    """Some nodes, [n] each: `low` <= cost <= `high`; `limits` are words (`LimitCodes`)."""
 
     table: Ints
     shape: Ints

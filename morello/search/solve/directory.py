@@ -10,7 +10,6 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.search.bounds.class_tuples import Classes
 from morello.search.bounds.solve import Bounds
 from morello.search.solve.core import Core
-from morello.search.solve.marshal import PackedLimits
 from morello.search.tables.operand_states import States
 from morello.search.tables.shapes import Space, key_of
 from morello.search.tables.step_tables import ranked_states
@@ -19,10 +18,8 @@ from morello.search.tables.step_tables import ranked_states
 class Directory:
     """Maps Specs to nodes and nodes to Specs."""
 
-    def __init__(self, bounds: Bounds, core: Core, packed_limits: PackedLimits):
-        self._bounds, self._core, self._packed_limits = bounds, core, packed_limits
-        self._states = bounds.states
-        self._index = {key: number for number, key in enumerate(bounds.by_key)}
+    def __init__(self, bounds: Bounds, core: Core):
+        self._bounds, self._core, self._states = bounds, core, bounds.states
         self._spaces = [own.space for own in bounds.by_key.values()]
 
     def covers(self, logical: LogicalSpec) -> bool:
@@ -39,7 +36,7 @@ class Directory:
         key = key_of(logical)
         states = [self._states.numbers[one] for one in ranked_states(logical)]
         number = self._bounds.by_key[key].tuples[classes_of(logical, self._states)]
-        return self._core.table(self._index[key], number, states)
+        return self._core.table(self._bounds.index[key], number, states)
 
     def nodes_of(self, specs: Sequence[Spec]) -> list[int]:
         """Return the node of each Spec. All are covered."""
@@ -48,9 +45,14 @@ class Directory:
         for spec in specs:
             space = self._bounds.by_key[key_of(spec.logical)].space
             shape = space.number([int(size) for size in spec.shape])
-            limits = self._packed_limits.pack(codes.encode(spec.limits).tolist())
+            limits = codes.pack(codes.encode(spec.limits).tolist())
             found.append(self._core.node(self.table_of(spec.logical), shape, limits))
         return found
+
+    def spec(self, node: int) -> Spec:
+        """Return the Spec of a node."""
+        (limits,) = self._bounds.limit_codes.bytes(self._core.nodes(node, 1).limits).tolist()
+        return Spec(self.logical(node), tuple(limits))
 
     def logical(self, node: int) -> LogicalSpec:
         """Return the Spec of a node, without its limits."""

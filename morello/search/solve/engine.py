@@ -21,7 +21,7 @@ from morello.search.solve.abstraction import Abstraction
 from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory, classes_of
 from morello.search.solve.generic_rewrites import GenericRewrites
-from morello.search.solve.marshal import Marshaller, PackedLimits
+from morello.search.solve.marshal import Marshaller
 from morello.search.step_kinds import KINDS
 from morello.search.structs import Pointer
 from morello.search.tables.kernels import KernelTables
@@ -66,9 +66,8 @@ class Engine:
         #: The bounds by layout, once computed, and whether they can be.
         self.layouts: LayoutBounds | None = None
         self.refines = not trivial
-        self.packed_limits = PackedLimits(self.bounds.limit_codes)
-        relevant = relevant_limits(self.search_tables, everything=bool(self.generic))
-        self.marshaller = Marshaller(self.bounds, self.packed_limits, relevant)
+        self.limit_codes = self.bounds.limit_codes
+        self.marshaller = Marshaller(self.bounds, relevant_limits(self.search_tables, everything=bool(self.generic)))
         self._start(self.marshaller.model(generic=bool(self.generic), exhaustive=trivial, recalls=recalls))
 
     def refined(self) -> Engine | None:
@@ -82,13 +81,13 @@ class Engine:
             return None
         finer = copy(self)
         finer.layouts = layouts
-        finer._start(self.marshaller.refined(self.core.model, layouts, abstraction))
+        finer._start(self.marshaller.refined(layouts, abstraction))
         return finer
 
     def _start(self, model: Pointer) -> None:
         """Start with a model, without nodes."""
         self.core = Core(model, self.marshaller)
-        self.directory = Directory(self.bounds, self.core, self.packed_limits)
+        self.directory = Directory(self.bounds, self.core)
 
     def step(self, node: int, priority: int) -> Rewrite:
         """Return the step of a packed priority on a node."""

@@ -59,9 +59,9 @@ def _of_table(solver: Solver, known: Nodes, chosen: dict[int, Chosen], nodes: In
     return Solved(
         engine.directory.labels(table),
         space.sizes[:, known.shape[nodes]].T,
-        engine.packed_limits.bytes(known.limits[nodes]),
+        engine.limit_codes.bytes(known.limits[nodes]),
         np.array([known.low[node] if one else -1 for node, one in zip(nodes, found, strict=True)], dtype=np.int64),
-        engine.packed_limits.bytes(peaks),
+        engine.limit_codes.bytes(peaks),
         tuple(str(engine.step(example[priority], priority)) for priority in number),
         np.array([number[one.priority] if one else -1 for one in found], dtype=np.int64),
     )

@@ -6,18 +6,18 @@ Such a rewrite may lead to any Spec, so search has no bounds: it is right, but s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
-from morello.ir.numbers import Num
+from morello.ir.limits import fits, lower
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory
-from morello.search.solve.marshal import PackedLimits
 from morello.search.step_kinds import is_known
+from morello.search.tables.limits import LimitCodes
 from morello.search.tables.step_tables import Priority
 
 
@@ -56,33 +56,19 @@ class GenericRewrites:
                 with contextlib.suppress(Inapplicable):
                     yield Priority(order, index).pack(), step, step.expansion(logical, self.target)
 
-    def expand(self, directory: Directory, core: Core, packed_limits: PackedLimits, node: int) -> None:
+    def expand(self, directory: Directory, core: Core, limit_codes: LimitCodes, node: int) -> None:
         """Add all such steps on a node to the search. Raises Uncovered."""
-        (limits,) = packed_limits.unpack(core.nodes(node, 1).limits).tolist()
-        for priority, _, made in self.steps(directory.logical(node)):
-            below = [_lowered(packed_limits, limits, part.live) for part in made.parts]
-            needs = packed_limits.least([int(need) for need in made.needs])
-            fits = all(
-                int(need) <= own[code] for need, own, code in zip(made.needs, packed_limits.values, limits, strict=True)
-            )
-            if not fits or needs is None or any(one is None for one in below):
+        spec = directory.spec(node)
+        for priority, _, made in self.steps(spec.logical):
+            below = [lower(spec.limits, part.live, limit_codes.grids) for part in made.parts]
+            needs = limit_codes.least(made.needs)
+            if needs is None or not fits(made.needs, spec.limits) or any(left < 0 for own in below for left in own):
                 continue
             for part in made.parts:
                 if not directory.covers(part.logical):
                     raise Uncovered(part.logical)
-            specs = [Spec(part.logical, own) for part, own in zip(made.parts, below, strict=True) if own is not None]
+            specs = [Spec(part.logical, own) for part, own in zip(made.parts, below, strict=True)]
             times = [float(part.times) for part in made.parts]
             live = [[int(amount) for amount in part.live] for part in made.parts]
             core.add_step(node, priority, float(made.cost), needs, directory.nodes_of(specs), times, live)
         core.steps_added(node)
-
-
-def _lowered(packed_limits: PackedLimits, codes: Sequence[int], live: Sequence[Num]) -> tuple[int, ...] | None:
-    """Return the limits in bytes that are left while `live` bytes are held, None if they do not fit."""
-    left: list[int] = []
-    for level, (code, used) in enumerate(zip(codes, live, strict=True)):
-        rest = code if not used else int(packed_limits.codes.lower(level, code, int(used)))
-        left.append(int(packed_limits.values[level][max(rest, 0)]))
-        if rest < 0:
-            return None
-    return tuple(left)

@@ -49,9 +49,10 @@ static uint64_t larger(const Model *model, uint64_t one, uint64_t other) {
     return result;
 }
 
-/* A candidate pipeline: its table, one step of it, and the states of its new tensors. */
+/* A candidate pipeline: its table, the class tuples of its parts, one step, and the states of its new tensors. */
 typedef struct {
-    const PipelineClass *pipeline;
+    const PipelineTable *table;
+    const int32_t *tuples;
     uint32_t which;
     int32_t step;
     uint32_t shape;
@@ -70,13 +71,12 @@ static double new_tensors(const Model *model, const PipelineTable *table, int32_
 }
 
 /* Return the bytes of a level that a pipeline's new tensors hold while one of its parts runs. */
-static int64_t held_by(const Model *model, const PipelineClass *pipeline, int32_t step, uint32_t shape,
+static int64_t held_by(const Model *model, const PipelineTable *table, int32_t step, uint32_t shape,
                        const PipelinePart *part, int level) {
-    const PipelineTable *table = pipeline->table;
     int64_t bytes = 0;
     for (int at = 0; at < part->holding; ++at) {
         const int32_t tensor = part->holds[at];
-        if (pipeline->levels[tensor] == level) {
+        if (table->levels[tensor] == level) {
             const int32_t fresh = table->fresh[step * table->tensors + tensor][shape];
             bytes += model->bytes[fresh][table->tensor[tensor][shape]];
         }
@@ -89,7 +89,7 @@ static int limits_left(const Model *model, const Stage *stage, const PipelinePar
                        uint64_t *left) {
     *left = limits;
     for (int level = 0; level < model->levels; ++level) {
-        const int64_t bytes = held_by(model, stage->pipeline, stage->step, stage->shape, part, level);
+        const int64_t bytes = held_by(model, stage->table, stage->step, stage->shape, part, level);
         if (bytes && !lowered(model, level, *left, bytes, left)) {
             return 0;
         }
@@ -99,7 +99,7 @@ static int limits_left(const Model *model, const Stage *stage, const PipelinePar
 
 /* Return the lower bound of a pipeline by the class tuples of its parts. */
 static double pipeline_bound(const Model *model, const Stage *stage, uint64_t limits, double own, double budget) {
-    const PipelineTable *table = stage->pipeline->table;
+    const PipelineTable *table = stage->table;
     for (int at = 0; at < table->parts && own <= budget; ++at) {
         const PipelinePart *part = &table->part[at];
         uint64_t left;
@@ -107,7 +107,7 @@ static double pipeline_bound(const Model *model, const Stage *stage, uint64_t li
             return INFINITY;
         }
         const Space *space = &model->space[part->space];
-        own += bound(model, space, stage->pipeline->tuples[at], part->shape[stage->shape], left);
+        own += bound(model, space, stage->tuples[at], part->shape[stage->shape], left);
     }
     return own;
 }
@@ -130,7 +130,7 @@ static int operands_of(const Space *space, const PipelinePart *part, const int32
 
 static void pipeline_edge(State *state, uint32_t number, const Stage *stage, double own, double budget) {
     const Model *model = state->model;
-    const PipelineTable *table = stage->pipeline->table;
+    const PipelineTable *table = stage->table;
     const Space *space = &model->space[table_at(state, &state->nodes[number])->space];
     const uint64_t limits = state->nodes[number].limits;
     int32_t made[model->width];
@@ -144,7 +144,7 @@ static void pipeline_edge(State *state, uint32_t number, const Stage *stage, dou
             edge.low = INFINITY;
             break;
         }
-        const uint32_t below = table_of(state, part->space, stage->pipeline->tuples[at], made);
+        const uint32_t below = table_of(state, part->space, stage->tuples[at], made);
         add_part(state, &edge, node_of(state, below, part->shape[stage->shape], left), 1);
     }
     keep_edge(state, &edge, budget);
@@ -156,11 +156,13 @@ void pipeline_edges(State *state, uint32_t number, double budget) {
     const Space *space = &model->space[table.space];
     const uint32_t shape = state->nodes[number].shape;
     for (int32_t which = space->pipeline_first[table.tuple]; which < space->pipeline_first[table.tuple + 1]; ++which) {
-        const PipelineClass *pipeline = &space->pipeline[which];
-        int32_t fresh[pipeline->table->tensors + 1];
-        Stage stage = {.pipeline = pipeline, .which = (uint32_t)which, .shape = shape, .fresh = fresh};
-        for (stage.step = 0; stage.step < pipeline->table->steps; ++stage.step) {
-            const double own = new_tensors(model, pipeline->table, stage.step, shape, fresh);
+        const PipelineTable *pipeline = &space->pipeline[space->pipeline_table[which]];
+        const int32_t *tuples = pipeline->tuples + (int64_t)space->pipeline_row[which] * pipeline->parts;
+        int32_t fresh[pipeline->tensors + 1];
+        Stage stage = {
+            .table = pipeline, .tuples = tuples, .which = (uint32_t)which, .shape = shape, .fresh = fresh};
+        for (stage.step = 0; stage.step < pipeline->steps; ++stage.step) {
+            const double own = new_tensors(model, pipeline, stage.step, shape, fresh);
             if (own <= budget &&
                 pipeline_bound(model, &stage, state->nodes[number].limits, own, budget) <= budget) {
                 pipeline_edge(state, number, &stage, own, budget);
@@ -182,8 +184,8 @@ static int64_t held(const State *state, uint32_t number, const Hyperedge *edge, 
         return model->bytes[fresh][space->tensor[operand][shape]];
     }
     if (edge->kind == PIPELINE) {
-        const PipelineClass *pipeline = &space->pipeline[edge->which];
-        return held_by(model, pipeline, (int32_t)edge->step, shape, &pipeline->table->part[part], level);
+        const PipelineTable *table = &space->pipeline[space->pipeline_table[edge->which]];
+        return held_by(model, table, (int32_t)edge->step, shape, &table->part[part], level);
     }
     return edge->kind == EXTRA ? state->extras[edge->which].live[part * model->levels + level] : 0;
 }

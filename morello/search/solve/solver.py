@@ -209,7 +209,7 @@ class Solver:
 
     def _answer(self, request: Suspended) -> None:
         if request.what == "steps":
-            self.engine.generic.expand(self.engine.directory, self.core, self.engine.packed_limits, request.node)
+            self.engine.generic.expand(self.engine.directory, self.core, self.engine.limit_codes, request.node)
         else:
             assert self._answers, "only an engine that recalls has such requests"
             self._answers.answer(self.engine, request)

@@ -6,7 +6,7 @@ A structural step (`Rewrite.structural`) leads to the node's own operands, or ti
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -65,6 +65,22 @@ class LoopTable:
     cost: Ints
     parts: tuple[LoopPart, ...]
     suits: tuple[bool, ...]
+
+
+@attrs.frozen(eq=False)
+class LoopGroup:
+    """Loops with equal kinds of parts and levels, `loop` among them, as entries: one per loop and valid shape.
+
+    Those of shape `s` are the entries from `first[s]` to `first[s + 1]`; `shape`, `cost` and `priority`, [entries], are
+    of the loop, and `shape` and `times` of each part are [entries], too.
+    """
+
+    loop: LoopTable
+    parts: tuple[LoopPart, ...]
+    shape: Ints
+    first: Ints
+    cost: Ints
+    priority: Ints
 
 
 class LoopTables(StepTables):
@@ -148,8 +164,22 @@ class LoopTables(StepTables):
 
     # The states of tiles.
 
-    def cut_numbers(self, sliding: Sequence[bool], whole: Ints, tile: Ints) -> Ints:
-        """Return the numbers of cuts of tensors `tile` from tensors `whole`; WHOLE where the two are equal."""
+    def cuts(self, space: Space, part: LoopPart, shape: Ints) -> list[Ints]:
+        """Return the numbers of the cuts into each operand of a part of loops on `shape`, [n], of a space.
+
+        They are WHOLE where the tile is the whole operand, and where the part is absent.
+        """
+        wholes = [space.tensors[arg][shape] for arg in part.args]
+        tiles = [
+            np.where(part.shape >= 0, own[part.shape], whole)
+            for own, whole in zip(part.space.tensors, wholes, strict=True)
+        ]
+        return [
+            self._cut_numbers(space.operands[arg].sliding, whole, tile)
+            for arg, whole, tile in zip(part.args, wholes, tiles, strict=True)
+        ]
+
+    def _cut_numbers(self, sliding: Sequence[bool], whole: Ints, tile: Ints) -> Ints:
         known = self._cuts[len(sliding)]
         wanted = _cut_code(whole, tile, len(self.spaces.tensors[len(sliding)]), sliding)
         number = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
@@ -219,6 +249,27 @@ class LoopTables(StepTables):
                         distinct_numbers(_cut_code(whole[cut], tile[cut], tensors, operand.sliding))
                     )
         return {rank: distinct_numbers(np.concatenate(arrays)) for rank, arrays in codes.items()}
+
+
+def grouped(loops: Iterable[LoopTable]) -> Iterator[LoopGroup]:
+    """Yield loops on one space in groups with equal kinds of parts and levels."""
+    kinds: dict[object, list[LoopTable]] = {}
+    for loop in loops:
+        kinds.setdefault((*((part.space.key, part.args) for part in loop.parts), loop.suits), []).append(loop)
+    for alike in kinds.values():
+        shape, step = np.nonzero(np.stack([loop.valid for loop in alike], axis=1))
+        parts = tuple(
+            LoopPart(
+                members[0].space,
+                members[0].args,
+                np.stack([part.shape for part in members])[step, shape],
+                np.stack([part.times for part in members])[step, shape],
+            )
+            for members in zip(*(loop.parts for loop in alike), strict=True)
+        )
+        first = np.searchsorted(shape, np.arange(len(alike[0].valid) + 1))
+        cost = np.stack([loop.cost for loop in alike])[step, shape]
+        yield LoopGroup(alike[0], parts, shape, first, cost, np.array([loop.priority for loop in alike])[step])
 
 
 def _cut_code(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:
