@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from morello.ir.ops import Compose, Operation
+from morello.ir.ops.fill import Fill
+from morello.ir.ops.reduce import Reduction
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.run.arrays import empty, form_of, pack, random_values
@@ -39,26 +43,74 @@ class GraphNode:
 Maker: TypeAlias = Callable[[GraphNode], Function]
 
 
-class CallLibrary(Protocol):
-    """A library: its calls by class of operation, and its arrays."""
+class CallLibrary(ABC):
+    """A library: its calls by class of operation, and its arrays. `module` has functions named as numpy's."""
 
     calls: Mapping[type[Operation], Maker]
 
+    def __init__(self, module: Any):
+        self.module = module
+
     def check(self, logical: LogicalSpec) -> None:
-        """Raise NotOffered for operands that it has no calls for."""
-        ...
+        """Raise NotOffered for operands that it has no calls for, or would convert."""
+        if len({state.dtype for state in logical.states}) > 1:
+            raise NotOffered("no operands of several types")
 
     def whole(self, op: Compose, arrays: Arrays) -> Function | None:
         """Return one call for the whole graph, or None."""
-        ...
+        return None
 
+    @abstractmethod
     def given(self, array: np.ndarray) -> Any:
         """Return an array of the library, on the same memory if possible."""
-        ...
 
+    @abstractmethod
     def plain(self, array: Any) -> np.ndarray:
         """Return the values of one of its arrays."""
-        ...
+
+    def same(self, name: str) -> Maker:
+        """Return the maker of a function that takes inputs and output as they are."""
+        function = getattr(self.module, name)
+        # Some functions of numpy deprecate an output that is not named.
+        return lambda place: lambda *arrays: function(*arrays[:-1], out=arrays[-1])
+
+    def constant(self, name: str, number: Callable[[Any], float]) -> Maker:
+        """Return the maker of a function of values and a number that the operation has."""
+        function = getattr(self.module, name)
+
+        def maker(place: GraphNode) -> Function:
+            value = number(place.op)
+            return lambda x, out: function(x, value, out=out)
+
+        return maker
+
+    def reduction(self, name: str, add: str) -> Maker:
+        """Return the maker of a reduction; `add` joins its result and a sum that goes on."""
+        reduce, both = getattr(self.module, name), getattr(self.module, add)
+
+        def maker(place: GraphNode) -> Function:
+            op, out = place.op, place.arrays[-1]
+            assert isinstance(op, Reduction)
+            axis = op.axis(out.ndim)
+            if len(place.known) == 1:
+                return lambda x, out: reduce(x, axis=axis, keepdims=True, out=out)
+            made = self.module.empty_like(out)
+            return lambda x, total, out: both(total, reduce(x, axis=axis, keepdims=True, out=made), out=out)
+
+        return maker
+
+    def divided(self, place: GraphNode) -> Function:
+        """Return the quotient by a vector or scalar, which is the first input."""
+        divide = self.module.divide
+        return lambda by, x, out: divide(x, by, out=out)
+
+    def value(self, place: GraphNode) -> float:
+        """Return the value of a fill, in the type of its output."""
+        op, kind = place.op, place.arrays[-1].dtype
+        assert isinstance(op, Fill)
+        floating = "float" in str(kind)
+        limits = (self.module.finfo if floating else self.module.iinfo)(kind)
+        return {"Zero": 0, "NegInf": -math.inf if floating else limits.min, "Min": limits.min}[op.value]
 
 
 @attrs.frozen

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from morello.ir.dtypes import BF16
-from morello.ir.ops import Compose, Operation
+from morello.ir.ops import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
@@ -19,27 +18,25 @@ from morello.ir.ops.fill import Fill
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move
-from morello.ir.ops.reduce import Mean, Reduction, Sum
+from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
-from morello_baselines.calls import Arrays, Function, GraphNode, Maker, NotOffered
+from morello_baselines.calls import CallLibrary, Function, GraphNode, NotOffered
 
-
-def _same(function: np.ufunc) -> Maker:
-    """Return the maker of a function that takes inputs and output as they are."""
-    # Some functions deprecate an output that is not named.
-    return lambda place: lambda *arrays: function(*arrays[:-1], out=arrays[-1])
-
-
-def _with(function: np.ufunc, number: Callable[[Any], float]) -> Maker:
-    """Return the maker of a function of values and a number that the operation has."""
-
-    def maker(place: GraphNode) -> Function:
-        value = place.arrays[-1].dtype.type(number(place.op))
-        return lambda x, out: function(x, value, out=out)
-
-    return maker
+#: Functions that take inputs and output as they are.
+_SAME: Mapping[type[Operation], str] = MappingProxyType(
+    {
+        Add: "add",
+        Sub: "subtract",
+        Mul: "multiply",
+        Div: "divide",
+        Maximum: "maximum",
+        Minimum: "minimum",
+        Tanh: "tanh",
+        Exp: "exp",
+    }
+)
 
 
 def _matmul(place: GraphNode) -> Function:
@@ -57,19 +54,6 @@ def _matmul(place: GraphNode) -> Function:
         return np.add(total, np.matmul(lhs, rhs, product), out)
 
     return function
-
-
-def _reduction(reduce: Callable[..., Any], add: np.ufunc) -> Maker:
-    def maker(place: GraphNode) -> Function:
-        op, out = place.op, place.arrays[-1]
-        assert isinstance(op, Reduction)
-        axis = op.axis(out.ndim)
-        if len(place.known) == 1:
-            return lambda x, out: reduce(x, axis=axis, keepdims=True, out=out)
-        made = np.empty_like(out)
-        return lambda x, total, out: add(total, reduce(x, axis=axis, keepdims=True, out=made), out=out)
-
-    return maker
 
 
 def _softmax(place: GraphNode) -> Function:
@@ -145,80 +129,53 @@ def _tanh_of_cubic(like: np.ndarray) -> Function:
     return function
 
 
-def _fill(place: GraphNode) -> Function:
-    op, out = place.op, place.arrays[-1]
-    assert isinstance(op, Fill)
-    low = -math.inf if out.dtype.kind == "f" else np.iinfo(out.dtype).min
-    value = {"Zero": 0, "NegInf": low, "Min": np.finfo(out.dtype).min if out.dtype.kind == "f" else low}[op.value]
-
-    def function(out: np.ndarray) -> np.ndarray:
-        out.fill(value)
-        return out
-
-    return function
+def _copied(x: np.ndarray, out: np.ndarray) -> np.ndarray:
+    np.copyto(out, x)
+    return out
 
 
-def _copy(place: GraphNode) -> Function:
-    def function(x: np.ndarray, out: np.ndarray) -> np.ndarray:
-        np.copyto(out, x)
-        return out
-
-    return function
-
-
-def _divided(place: GraphNode) -> Function:
-    return lambda by, x, out: np.divide(x, by, out)
-
-
-class Numpy:
+class Numpy(CallLibrary):
     """numpy, with scipy for erf."""
 
-    calls: Mapping[type[Operation], Maker] = MappingProxyType(
-        {
+    def __init__(self) -> None:
+        super().__init__(np)
+        self.calls = {
+            **{kind: self.same(name) for kind, name in _SAME.items()},
             Matmul: _matmul,
-            Add: _same(np.add),
-            Sub: _same(np.subtract),
-            Mul: _same(np.multiply),
-            Div: _same(np.divide),
-            Maximum: _same(np.maximum),
-            Minimum: _same(np.minimum),
-            Relu: _with(np.maximum, lambda op: 0),
-            Scale: _with(np.multiply, lambda op: op.factor),
-            Shift: _with(np.add, lambda op: op.term),
-            Tanh: _same(np.tanh),
-            Exp: _same(np.exp),
+            Relu: self.constant("maximum", lambda op: 0),
+            Scale: self.constant("multiply", lambda op: op.factor),
+            Shift: self.constant("add", lambda op: op.term),
             Rsqrt: _rsqrt,
             Sigmoid: _sigmoid,
             Silu: _silu,
             Gelu: _gelu,
             Softmax: _softmax,
-            Sum: _reduction(np.sum, np.add),
-            Mean: _reduction(np.mean, np.add),
-            Max: _reduction(np.max, np.maximum),
-            DivideVec: _divided,
-            DivideVecScalar: _divided,
-            Move: _copy,
-            Broadcast: _copy,
-            Fill: _fill,
+            Sum: self.reduction("sum", "add"),
+            Mean: self.reduction("mean", "add"),
+            Max: self.reduction("max", "maximum"),
+            DivideVec: self.divided,
+            DivideVecScalar: self.divided,
+            Move: lambda place: _copied,
+            Broadcast: lambda place: _copied,
+            Fill: self._fill,
         }
-    )
 
     def check(self, logical: LogicalSpec) -> None:
-        """Raise NotOffered for types that numpy has no arithmetic of, or would convert."""
-        types = {state.dtype for state in logical.states}
-        if BF16 in types:
+        if BF16 in {state.dtype for state in logical.states}:
             raise NotOffered("no bf16")
-        if len(types) > 1:
-            raise NotOffered("no operands of several types")
-
-    def whole(self, op: Compose, arrays: Arrays) -> Function | None:
-        """Return None: numpy has no call that is a graph."""
-        return None
+        super().check(logical)
 
     def given(self, array: np.ndarray) -> np.ndarray:
-        """Return the array itself."""
         return array
 
     def plain(self, array: np.ndarray) -> np.ndarray:
-        """Return the array itself."""
         return array
+
+    def _fill(self, place: GraphNode) -> Function:
+        value = self.value(place)
+
+        def function(out: np.ndarray) -> np.ndarray:
+            out.fill(value)
+            return out
+
+        return function

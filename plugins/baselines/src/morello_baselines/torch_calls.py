@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -21,11 +20,11 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move
 from morello.ir.ops.norms import layer_norm, rms_norm
-from morello.ir.ops.reduce import Mean, Reduction, Sum
+from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
-from morello_baselines.calls import Arrays, Function, GraphNode, Maker, NotOffered
+from morello_baselines.calls import Arrays, CallLibrary, Function, GraphNode, Maker, NotOffered
 
 #: Names of torch's functions that take inputs and then `out`.
 _PLAIN: Mapping[type[Operation], str] = MappingProxyType(
@@ -44,38 +43,34 @@ _PLAIN: Mapping[type[Operation], str] = MappingProxyType(
 )
 
 
-class Torch:
+class Torch(CallLibrary):
     """torch on ordinary tensors, with its kernels and those of MKL and oneDNN that it picks itself."""
 
     def __init__(self) -> None:
         # Not imported by name, as it need not be there.
         self.torch: Any = importlib.import_module("torch")
+        super().__init__(self.torch)
         self.functions: Any = self.torch.nn.functional
         self.calls: Mapping[type[Operation], Maker] = {
-            **{kind: self._named(name) for kind, name in _PLAIN.items()},
+            **{kind: self.same(name) for kind, name in _PLAIN.items()},
             Matmul: self._matmul,
-            Relu: self._with("clamp_min", lambda op: 0),
-            Scale: self._with("mul", lambda op: op.factor),
-            Shift: self._with("add", lambda op: op.term),
+            Relu: self.constant("clamp_min", lambda op: 0),
+            Scale: self.constant("mul", lambda op: op.factor),
+            Shift: self.constant("add", lambda op: op.term),
             Silu: lambda place: lambda x, out: self.functions.silu(x),
             Gelu: self._gelu,
             Softmax: self._softmax,
-            Sum: self._reduction("sum", "add"),
-            Mean: self._reduction("mean", "add"),
-            Max: self._reduction("amax", "maximum"),
+            Sum: self.reduction("sum", "add"),
+            Mean: self.reduction("mean", "add"),
+            Max: self.reduction("amax", "maximum"),
             Conv: self._conv,
             GroupedConv: self._conv,
-            DivideVec: self._divided,
-            DivideVecScalar: self._divided,
-            Move: self._copy,
-            Broadcast: self._copy,
+            DivideVec: self.divided,
+            DivideVecScalar: self.divided,
+            Move: lambda place: lambda x, out: out.copy_(x),
+            Broadcast: lambda place: lambda x, out: out.copy_(x),
             Fill: self._fill,
         }
-
-    def check(self, logical: LogicalSpec) -> None:
-        """Raise NotOffered for operands of several types."""
-        if len({state.dtype for state in logical.states}) > 1:
-            raise NotOffered("no operands of several types")
 
     def whole(self, op: Compose, arrays: Arrays) -> Function | None:
         """Return the call that is a norm, attention or a linear layer."""
@@ -91,19 +86,6 @@ class Torch:
         """Return the values, those of bf16 in f32."""
         low = array.dtype == self.torch.bfloat16
         return (array.float() if low else array).numpy()
-
-    def _named(self, name: str) -> Maker:
-        function = getattr(self.torch, name)
-        return lambda place: lambda *arrays: function(*arrays[:-1], out=arrays[-1])
-
-    def _with(self, name: str, number: Callable[[Any], float]) -> Maker:
-        function = getattr(self.torch, name)
-
-        def maker(place: GraphNode) -> Function:
-            value = number(place.op)
-            return lambda x, out: function(x, value, out=out)
-
-        return maker
 
     def _matmul(self, place: GraphNode) -> Function:
         op, torch, out = place.op, self.torch, place.arrays[-1]
@@ -127,20 +109,6 @@ class Torch:
         axis = place.op.axis(place.arrays[-1].ndim)
         return lambda x, out: self.torch.softmax(x, axis, out=out)
 
-    def _reduction(self, name: str, add: str) -> Maker:
-        reduce, both = getattr(self.torch, name), getattr(self.torch, add)
-
-        def maker(place: GraphNode) -> Function:
-            op, out = place.op, place.arrays[-1]
-            assert isinstance(op, Reduction)
-            axis = op.axis(out.ndim)
-            if len(place.known) == 1:
-                return lambda x, out: reduce(x, axis, keepdim=True, out=out)
-            made = self.torch.empty_like(out)
-            return lambda x, total, out: both(total, reduce(x, axis, keepdim=True, out=made), out=out)
-
-        return maker
-
     def _conv(self, place: GraphNode) -> Function:
         op, pads = place.op, self.functions.pad
         assert isinstance(op, Conv | GroupedConv)
@@ -161,18 +129,8 @@ class Torch:
 
         return function
 
-    def _divided(self, place: GraphNode) -> Function:
-        return lambda by, x, out: self.torch.div(x, by, out=out)
-
-    def _copy(self, place: GraphNode) -> Function:
-        return lambda x, out: out.copy_(x)
-
     def _fill(self, place: GraphNode) -> Function:
-        op, kind = place.op, place.arrays[-1].dtype
-        assert isinstance(op, Fill)
-        limits = self.torch.finfo(kind) if kind.is_floating_point else self.torch.iinfo(kind)
-        lowest = -math.inf if kind.is_floating_point else limits.min
-        value = {"Zero": 0, "NegInf": lowest, "Min": limits.min}[op.value]
+        value = self.value(place)
         return lambda out: out.fill_(value)
 
     def _norm(self, op: Compose, arrays: Arrays) -> Function | None:

@@ -78,25 +78,25 @@ def _timed(order: TimingRequest, library: CallLibrary, note: str) -> dict[str, A
     spent, overhead = list[tuple[float, float]](), list[tuple[float, float]]()
     end = time.monotonic() + order.min_time
     while len(spent) < order.repeats or time.monotonic() < end:
-        spent.append(_seconds(calls.run, count))
+        spent.append(seconds(calls.run, count))
         # In turn, so that both run at the same clock rate.
-        overhead.append(_seconds(nothing.run, few))
+        overhead.append(seconds(nothing.run, few))
     cpu, wall = zip(*spent, strict=True)
     call = min(pair[order.threads > 1] for pair in overhead)
     module = importlib.import_module("numpy" if order.library == "numpy" else "torch")
     return {"cpu": cpu, "wall": wall, "call": call, "note": note, "version": module.__version__}
 
 
-def _count(run: Callable[[], None], seconds: float) -> int:
-    """Return the number of calls, a power of two, that last `seconds`. Also warms up."""
+def _count(run: Callable[[], None], least: float) -> int:
+    """Return the number of calls, a power of two, that last `least` seconds. Also warms up."""
     run()
     calls = 1
-    while calls * _seconds(run, calls)[1] < seconds:
+    while calls * seconds(run, calls)[1] < least:
         calls *= 2
     return calls
 
 
-def _seconds(run: Callable[[], None], calls: int) -> tuple[float, float]:
+def seconds(run: Callable[[], None], calls: int) -> tuple[float, float]:
     """Return the seconds of a call: CPU time of this thread, and wall-clock time."""
     wall, cpu = time.perf_counter(), time.thread_time()
     for _ in range(calls):

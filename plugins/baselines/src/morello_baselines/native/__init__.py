@@ -48,8 +48,8 @@ BASELINES: tuple[Baseline, ...] = (
     _blas("BLIS skx", "any", {"library": "libblis.so*"}, BLIS_ARCH_TYPE="0"),
     *_onednn("avx2", "AVX2"),
     *_onednn("any", "AVX512_CORE_FP16"),
-    Baseline("libxsmm avx2", "morello_baselines.native.xsmm:Xsmm", "avx2", {}, {"LIBXSMM_TARGET": "hsw"}),
-    Baseline("libxsmm", "morello_baselines.native.xsmm:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
+    Baseline("libxsmm avx2", "morello_baselines.native.blas:Xsmm", "avx2", {}, {"LIBXSMM_TARGET": "hsw"}),
+    Baseline("libxsmm", "morello_baselines.native.blas:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
     Baseline(
         "torch avx2",
         "morello_baselines.native.pytorch:TorchRunner",

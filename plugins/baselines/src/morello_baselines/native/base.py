@@ -13,10 +13,8 @@ import numpy as np
 from morello_baselines import NotOffered
 from morello_baselines.native.problems import Problem
 
-__all__ = ["CLASSES", "PATIENCE", "Baseline", "NotInstalled", "NotOffered", "Prepared", "Runner", "unpinned"]
+__all__ = ["PATIENCE", "Baseline", "NotInstalled", "NotOffered", "Prepared", "Runner", "unpinned"]
 
-#: Baselines that may use 256-bit vectors only, and those that may use all but matrix units.
-CLASSES = ("avx2", "any")
 #: How long a baseline may take to prepare, and longer than its calls should take, before it is ended.
 PATIENCE = 120.0
 

@@ -1,4 +1,4 @@
-"""Libraries with `cblas_sgemm`, called from C: OpenBLAS, MKL, BLIS."""
+"""Libraries with products of f32, called from C: OpenBLAS, MKL and BLIS by `cblas_sgemm`, and libxsmm."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
+from morello.errors import ToolchainError
 from morello_baselines.native import timer
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.problems import Problem
+
+#: Libraries that are static only, with their own stand-in for a BLAS; they come first, and so are asked for by symbol.
+_FLAGS = ("-Wl,-u,libxsmm_smmdispatch", "-l:libxsmm.a", "-l:libxsmmnoblas.a", "-ldl", "-lpthread")
+_SOURCE = """\
+#include <libxsmm.h>
+void *kernel(int m, int k, int n) {
+    float one = 1, zero = 0;
+    return (void *)libxsmm_smmdispatch(n, m, k, &n, &k, &n, &one, &zero, NULL, NULL);
+}
+"""
+#: What kernels without blocking are made for.
+_MOST = 512**3
 
 
 class Blas:
@@ -28,11 +41,29 @@ class Blas:
         self._call = getattr(timer.library(), f"run_cblas{integers}")
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
-        if problem.what != "matmul" or not problem.f32:
-            raise NotOffered("only products of f32")
-        c = problem.output()
-        context = timer.Gemm(self._function, *problem.product, *map(timer.address, (*inputs, c)))
-        return Prepared(timer.timer(self._call, context, wall=threads > 1), lambda: c)
+        return timer.product(problem, inputs, self._function, self._call, threads > 1)
+
+
+class Xsmm:
+    """libxsmm: a kernel made for the sizes at hand."""
+
+    def __init__(self) -> None:
+        try:
+            self._kernel = timer.compiled(_SOURCE, *_FLAGS).kernel
+        except (ToolchainError, OSError) as error:
+            raise NotInstalled("libxsmm does not link (libxsmm-dev of Debian)") from error
+        self._kernel.restype = ctypes.c_void_p
+
+    def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
+        if problem.what != "matmul" or threads > 1:
+            raise NotOffered("only products of f32 on one thread")
+        _, m, k, n = problem.product
+        if m * k * n > _MOST:
+            raise NotOffered("only up to 512³")
+        function = self._kernel(m, k, n)
+        if not function:
+            raise NotOffered("no kernel for these sizes")
+        return timer.product(problem, inputs, function, timer.library().run_xsmm, wall=False)
 
 
 def installed_files(pattern: str) -> list[str]:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import zlib
 
 import attrs
-import ml_dtypes
 import numpy as np
 
+from morello import api
+from morello.ir.dtypes import BY_NAME
+from morello.ir.spec import LogicalSpec
 from morello.run.arrays import aligned_bytes
-from morello_baselines.native.references import REFERENCES
 
-NUMPY = {
-    "f32": np.dtype(np.float32),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "u8": np.dtype(np.uint8),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-}
+NUMPY = {name: dtype.numpy for name, dtype in BY_NAME.items()}
 Shape = tuple[int, ...]
 
 
@@ -62,8 +56,17 @@ class Problem:
         return [array if self.columns and place == 1 else aligned(array) for place, array in enumerate(arrays)]
 
     def expected(self) -> np.ndarray:
-        """Return the result in float64, in its logical shape."""
-        return REFERENCES[self.what](*(each.astype(np.float64) for each in self.inputs()))
+        """Return the result by the semantics of the Spec, on float64, in its logical shape."""
+        logical, inputs = self.logical, [each.astype(np.float64) for each in self.inputs()]
+        dtypes = [state.dtype for state in logical.states]
+        (result,) = logical.op.evaluate(tuple(map(int, logical.shape)), inputs, dtypes)
+        return result.reshape(self.shape)
+
+    @property
+    def logical(self) -> LogicalSpec:
+        """Return the first of the Specs; all targets have the level of its operands."""
+        (goal,) = api.parse(self.texts("reference_c", 1)[0]).values()
+        return goal.spec.logical
 
     @property
     def bytes(self) -> int:

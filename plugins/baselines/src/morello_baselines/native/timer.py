@@ -12,6 +12,8 @@ import numpy as np
 
 from morello.build.library import build
 from morello.build.toolchain import find_compiler
+from morello_baselines.native.base import NotOffered, Prepared
+from morello_baselines.native.problems import Problem
 
 _HERE = Path(__file__).parent
 
@@ -74,6 +76,15 @@ def timer(function: Any, context: ctypes.Structure, wall: bool) -> Callable[[int
         return loop(pointer, ctypes.byref(context), ctypes.c_int64(calls), int(wall))
 
     return run
+
+
+def product(problem: Problem, inputs: list[np.ndarray], function: int | None, call: Any, wall: bool) -> Prepared:
+    """Return a product that `call` of the C does by a function. Raises NotOffered for other problems."""
+    if problem.what != "matmul" or not problem.f32:
+        raise NotOffered("only products of f32")
+    c = problem.output()
+    context = Gemm(function, *problem.product, *map(address, (*inputs, c)))
+    return Prepared(timer(call, context, wall), lambda: c)
 
 
 def address(array: np.ndarray) -> int:

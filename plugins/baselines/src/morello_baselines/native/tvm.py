@@ -20,7 +20,6 @@ from morello_baselines.native.problems import NUMPY, Problem
 #: How many programs it measures for a problem, all in one round, as is its default.
 _TRIALS = 64
 _SEED = 1
-_NAMES = {"f32": "float32", "bf16": "bfloat16", "u8": "uint8", "i8": "int8", "i32": "int32"}
 #: Kinds of scalars by dlpack: signed, unsigned, float, bfloat.
 _CODES = {"f32": 2, "bf16": 4, "u8": 1, "i8": 0, "i32": 0}
 _CPU, _TENSOR = 1, 7
@@ -73,7 +72,7 @@ class Tvm:
         operands = [
             np.swapaxes(each, -1, -2) if problem.columns and place == 1 else each for place, each in enumerate(inputs)
         ]
-        module = self._module(problem, operands, _NAMES[kind])
+        module = self._module(problem, operands, NUMPY[kind].name)
         output = problem.output(kind)
         with tempfile.TemporaryDirectory(prefix="tvm-") as folder:
             start = time.perf_counter()
@@ -90,7 +89,7 @@ class Tvm:
     def _module(self, problem: Problem, operands: list[np.ndarray], dtype: str) -> Any:
         """Return what computes a problem, not scheduled. Raises NotOffered."""
         x = [
-            self._te.placeholder(each.shape, _NAMES[kind], f"x{place}")
+            self._te.placeholder(each.shape, NUMPY[kind].name, f"x{place}")
             for place, (each, kind) in enumerate(zip(operands, problem.types, strict=False))
         ]
         y = self._result(problem, x, dtype)
