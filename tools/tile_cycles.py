@@ -9,11 +9,30 @@ import argparse
 import sys
 
 from morello_x86.calibration.peak import FEATURES
-from morello_x86.calibration.tile_times import measure
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS
+from morello_x86.calibration.tile_times import lanes_of, measure
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes
+from morello_x86.kernels.tile_cost import TileTimes
 
 from morello.build.toolchain import available_compilers
 from morello.host import missing_features
+
+REGISTERS = {32: 16, 64: 32}
+#: Steps of k, to compare compilers by.
+_STEPS = 256
+
+
+def shapes(lanes: Lanes) -> list[tuple[int, int]]:
+    """Return the tiles to measure, as rows and vectors; of tall ones, which differ little, a few."""
+    found: list[tuple[int, int]] = []
+    for vectors in range(1, 9):
+        most = (REGISTERS[lanes.size] - 1 - lanes.adds.temporaries) // vectors - 1
+        found += [(rows, vectors) for rows in range(1, most + 1) if rows <= 14 or rows % 4 == 0 or rows == most]
+    return found
+
+
+def _long(tile: TileTimes) -> float:
+    """Return the cycles of a tile of many steps."""
+    return tile.step * _STEPS / 100 + (tile.start + tile.zero) / 20
 
 
 def main() -> int:
@@ -32,11 +51,14 @@ def main() -> int:
         if missing := missing_features((*FEATURES[size], *adds.cpu_features)):
             print(f"{name} in {size} bytes: left out, this CPU lacks {', '.join(missing)}")
             continue
-        table = measure(adds, size, compilers, arguments.repeats)
-        print(f"{name} in {size} bytes: a multiply-add without loads takes {table.add / 100} cycles")
-        for one in table.tiles:
-            share = 100 * one.rows * one.vectors * table.add / one.step
-            shown = f"{one.rows}x{one.vectors * table.values}: {share:.0f} % of the limit"
+        lanes = lanes_of(adds, size)
+        tables = [measure(adds, size, one, arguments.repeats, shapes(lanes)) for one in compilers]
+        add = min(table.add for table in tables)
+        print(f"{name} in {size} bytes: a multiply-add without loads takes {add / 100} cycles")
+        for same in zip(*(table.tiles for table in tables), strict=True):
+            one = min(same, key=_long)
+            share = 100 * one.rows * one.vectors * add / one.step
+            shown = f"{one.rows}x{one.vectors * lanes.values}: {share:.0f} % of the limit"
             print(f"    ({one.rows}, {one.vectors}, {one.step}, {one.start}, {one.zero}),  # {shown}")
         sys.stdout.flush()
     return 0

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from morello.build.library import build
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
@@ -26,7 +26,6 @@ from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import TileCycles, TileTimes
 from morello_x86.kernels.tile_tables import shipped_cycles
 
-REGISTERS = {32: 16, 64: 32}
 #: Bytes of both factors at most, so that they stay in L1, and steps of k.
 _NEAR, _STEPS = 24 << 10, 256
 #: Outputs that calls take turns with.
@@ -85,15 +84,6 @@ def lanes_of(adds: MultiplyAdd, size: int) -> Lanes:
     named = [sorted(map(dtype_named, types), key=lambda dtype: dtype.bytes) for types in (adds.lhs, adds.rhs)]
     lhs, rhs = next(pair for pair in itertools.product(*named) if adds.pairs(*pair))
     return Lanes(adds, size, (lhs, rhs, dtype_named(adds.out[0])))
-
-
-def shapes(lanes: Lanes) -> list[tuple[int, int]]:
-    """Return the tiles to measure, as rows and vectors; of tall ones, which differ little, a few."""
-    found: list[tuple[int, int]] = []
-    for vectors in range(1, 9):
-        most = (REGISTERS[lanes.size] - 1 - lanes.adds.temporaries) // vectors - 1
-        found += [(rows, vectors) for rows in range(1, most + 1) if rows <= 14 or rows % 4 == 0 or rows == most]
-    return found
 
 
 class _Library:
@@ -175,43 +165,25 @@ def least_ticks(library: _Library, numbers: Sequence[int], repeats: int) -> tupl
 
 
 def measure(
-    adds: MultiplyAdd,
-    size: int,
-    compilers: Sequence[Compiler] | None = None,
-    repeats: int = 30,
-    tiles: Sequence[tuple[int, int]] | None = None,
+    adds: MultiplyAdd, size: int, compiler: Compiler, repeats: int, tiles: Sequence[tuple[int, int]]
 ) -> TileCycles:
-    """Return the measured costs of tiles in vectors of `size` bytes on this machine, with the best of `compilers`.
+    """Return the measured costs of tiles in vectors of `size` bytes on this machine.
 
-    By default these are all compilers. `tiles` are rows and vectors of the tiles to measure, by default all that
-    programs use. The CPU must have vectors of this width; if it lacks the instruction, the shipped costs are returned.
-    A call takes seconds, mostly to compile. Costs of lines are not measured.
+    `tiles` are rows and vectors of the tiles to measure. The CPU must have vectors of this width; if it lacks the
+    instruction, the shipped costs are returned. A call takes seconds, mostly to compile. Costs of lines are not
+    measured.
     """
-    lanes, shipped = lanes_of(adds, size), shipped_cycles(adds, size)
+    shipped = shipped_cycles(adds, size)
     if missing_features(adds.cpu_features):
         return shipped
-    tables = [
-        _measured(_Library(lanes, tiles or shapes(lanes), compiler), repeats)
-        for compiler in compilers or available_compilers()
-    ]
-    best = tuple(min(same, key=_long) for same in zip(*(table for table, _ in tables), strict=True))
-    add = min(limit for _, limit in tables)
-    return attrs.evolve(shipped, tiles=best, add=round(100 * add))
-
-
-def _long(tile: TileTimes) -> float:
-    """Return the cycles of a tile of many steps, to compare compilers by."""
-    return tile.step * _STEPS / 100 + (tile.start + tile.zero) / 20
-
-
-def _measured(library: _Library, repeats: int) -> tuple[list[TileTimes], float]:
-    """Return the tiles' table, and the cycles that a multiply-add without loads takes."""
+    library = _Library(lanes_of(adds, size), tiles, compiler)
     least, cycle = least_ticks(library, range(1 + 4 * len(library.programs)), repeats)
-    tiles: list[TileTimes] = []
+    measured: list[TileTimes] = []
     for program in library.programs:
         few, many = program.steps
         reads, zeroes = ([least[program.first + turn + which] / cycle for turn in (0, 2)] for which in (0, 1))
         step = (reads[1] - reads[0] + zeroes[1] - zeroes[0]) / (2 * (many - few))
-        starts = [(sum(times) - step * (few + many)) / 2 for times in (reads, zeroes)]
-        tiles.append(TileTimes(program.rows, program.vectors, round(100 * step), *(round(10 * one) for one in starts)))
-    return tiles, least[0] / cycle / MULTIPLY_ADDS_OF_LIMIT
+        starts = (round(10 * (sum(times) - step * (few + many)) / 2) for times in (reads, zeroes))
+        measured.append(TileTimes(program.rows, program.vectors, round(100 * step), *starts))
+    add = least[0] / cycle / MULTIPLY_ADDS_OF_LIMIT
+    return attrs.evolve(shipped, tiles=tuple(measured), add=round(100 * add))

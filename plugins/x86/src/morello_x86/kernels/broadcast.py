@@ -9,7 +9,7 @@ from morello.ir.ops.move import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.common import HALF_CYCLE, touching_kernel
 from morello_x86.kernels.lanes import repeat
 from morello_x86.kernels.move import cast
 
@@ -94,13 +94,7 @@ def _copy(site: KernelSite) -> None:
 
 
 KERNELS = (
-    Microkernel(
-        name="ValueBroadcast",
-        op=Broadcast,
-        takes="1, RF/L1, RF/L1",
-        cost=touching(HALF_CYCLE),
-        template=cast,
-    ),
+    touching_kernel(name="ValueBroadcast", op=Broadcast, takes="1, RF/L1, RF/L1", template=cast),
     Microkernel(
         name="VecScalarAssign",
         op=Broadcast,
@@ -119,30 +113,22 @@ KERNELS = (
         cost=lambda spec, machine: HALF_CYCLE * spec.operand(1).vectors,
         emit=_registers,
     ),
-    Microkernel(
+    touching_kernel(
         name="BroadcastLoop",
         op=Broadcast,
         takes="n, RF/L1/L2/GL, L1/L2/GL",
         same=("dtype",),
         # One value fills a tensor of any layout; more of them are copied as they lie.
         when=lambda spec: _single(spec) if not _outermost(spec) else True,
-        cost=touching(HALF_CYCLE),
         emit=_memory,
     ),
-    Microkernel(
-        name="ValueOnePrefix",
-        op=OnePrefix,
-        takes="1, RF/L1, RF/L1",
-        cost=touching(HALF_CYCLE),
-        template=cast,
-    ),
-    Microkernel(
+    touching_kernel(name="ValueOnePrefix", op=OnePrefix, takes="1, RF/L1, RF/L1", template=cast),
+    touching_kernel(
         name="OnePrefixCopy",
         op=OnePrefix,
         takes="n, L1/L2/GL, L1/L2/GL",
         same=("dtype",),
         when=_prefixed,
-        cost=touching(HALF_CYCLE),
         emit=_copy,
     ),
     Microkernel(

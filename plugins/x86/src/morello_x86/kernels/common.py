@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from morello.plugins import OperandPattern
+from functools import partial
+
+from morello.plugins import Microkernel, OperandPattern, touching
 
 NEAR = ("RF", "L1")
 #: The levels of a core that hold tensors in memory.
@@ -20,3 +22,6 @@ SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 #: The cost of an instruction that a core starts twice a cycle, in tenths of a cycle, the unit of all costs.
 HALF_CYCLE = 5
+
+#: Declares a kernel that costs touching its operands, and an instruction.
+touching_kernel = partial(Microkernel, cost=touching(HALF_CYCLE))

@@ -9,7 +9,7 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.common import HALF_CYCLE, touching_kernel
 from morello_x86.kernels.lanes import repeat
 from morello_x86.kernels.values import literal
 
@@ -49,13 +49,7 @@ def _fill_memory(site: KernelSite) -> None:
 
 
 _ZEROING = (
-    Microkernel(
-        name="ValueZero",
-        op=FillZero(),
-        takes="1, RF/L1",
-        cost=touching(HALF_CYCLE),
-        template="{out} = 0;",
-    ),
+    touching_kernel(name="ValueZero", op=FillZero(), takes="1, RF/L1", template="{out} = 0;"),
     Microkernel(
         name="VectorZero",
         op=FillZero(),
@@ -64,12 +58,11 @@ _ZEROING = (
         cost=per_vector(HALF_CYCLE),
         template="{out} = ({out_type}){{0}};",
     ),
-    Microkernel(
+    touching_kernel(
         name="MemsetZero",
         op=FillZero(),
         takes="n, L1/L2/GL",
         # Unlike in [Kaufman2025], every line is touched; a call takes half a cycle.
-        cost=touching(HALF_CYCLE),
         emit=_zero_memory,
     ),
 )
@@ -78,13 +71,7 @@ _ZEROING = (
 def _filling(op: Fill) -> tuple[Microkernel, ...]:
     """Return the kernels of FillNegInf and FillMin: for a value, vector registers, or memory."""
     return (
-        Microkernel(
-            name=f"Value{op.value}",
-            op=op,
-            takes="1, RF/L1",
-            cost=touching(HALF_CYCLE),
-            template=_fill_value,
-        ),
+        touching_kernel(name=f"Value{op.value}", op=op, takes="1, RF/L1", template=_fill_value),
         Microkernel(
             name=f"Vector{op.value}",
             op=op,
@@ -92,13 +79,7 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
             cost=per_vector(HALF_CYCLE),
             template=_fill_vector,
         ),
-        Microkernel(
-            name=f"{op.value}Loop",
-            op=op,
-            takes="n, L1/L2/GL",
-            cost=touching(HALF_CYCLE),
-            emit=_fill_memory,
-        ),
+        touching_kernel(name=f"{op.value}Loop", op=op, takes="n, L1/L2/GL", emit=_fill_memory),
     )
 
 

@@ -11,7 +11,7 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.common import HALF_CYCLE, touching_kernel
 from morello_x86.kernels.convert import even_and_odd, scalar_as, vector_as
 
 
@@ -92,12 +92,11 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the moves of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
     return (
-        Microkernel(
+        touching_kernel(
             name="Assign",
             op=Move(),
             takes="1, RF/L1, RF/L1",
             same=("dtype",),
-            cost=touching(HALF_CYCLE),
             template="{out} = {src};",
         ),
         Microkernel(

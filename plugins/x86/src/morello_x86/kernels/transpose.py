@@ -192,38 +192,30 @@ def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[
     return holds
 
 
-def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
-    """Return the transposes of squares of `size` rows of values of `width` bytes, in both directions."""
-    suffix = "" if width == 4 else f"Of{8 * width}Bits"
-    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(size,), when=in_rows)
-    return tuple(
-        Microkernel(
-            name=f"Transpose{size}x{size}{'Rows' if rising else 'Columns'}{suffix}",
-            op=Move(),
-            operands=(vector, vector),
-            same=("dtype",),
-            when=_of_shape(size, size, rising),
-            # One cycle a shuffle: log2(size) stages of `size` of them.
-            cost=lambda spec, target: HALF_CYCLE * size * (size.bit_length() - 1),
-            emit=_shuffled(size, size, lambda dtype: _square(dtype, size)),
-        )
-        for rising in (True, False)
-    )
+def _kernel(size: int, rows: int, values: int, rising: bool | None = None) -> Microkernel:
+    """Return the transpose of `rows` vectors of `size` bytes, which is a square, or makes one row of pairs of two.
 
-
-def _pairs(size: int, width: int) -> Microkernel:
-    """Return kernels that make one row of pairs of two: [Kaufman2025]'s PhysicalTransposeByte, for every width."""
-    values = size // width
+    Pairs are [Kaufman2025]'s PhysicalTransposeByte, for every width. `rising` is the direction: see `_of_shape`.
+    """
+    width = size // values
     vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(values,), when=in_rows)
+    if rising is None:
+        name = f"Pairs2x{values}Of{8 * width}Bits"
+        cost, registers = (2 if size == 16 else 4) * HALF_CYCLE, {} if size == 16 else {"VRF": 2}
+    else:
+        suffix = "" if width == 4 else f"Of{8 * width}Bits"
+        name = f"Transpose{rows}x{values}{'Rows' if rising else 'Columns'}{suffix}"
+        # One cycle a shuffle: log2(rows) stages of `rows` of them.
+        cost, registers = HALF_CYCLE * rows * (rows.bit_length() - 1), {}
     return Microkernel(
-        name=f"Pairs2x{values}Of{8 * width}Bits",
+        name=name,
         op=Move(),
         operands=(vector, vector),
         same=("dtype",),
-        when=_of_shape(2, values),
-        cost=lambda spec, target: (2 if size == 16 else 4) * HALF_CYCLE,
-        registers={} if size == 16 else {"VRF": 2},
-        emit=_shuffled(values, 2, lambda dtype: _to_pairs(size, width)),
+        when=_of_shape(rows, values, rising),
+        cost=lambda spec, target: cost,
+        registers=registers,
+        emit=_shuffled(values, rows, lambda dtype: _square(dtype, rows) if rows == values else _to_pairs(size, width)),
     )
 
 
@@ -234,8 +226,9 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     earlier dimension, ...Columns where they are the later one.
     """
     most = max(vectors) // 4
-    squares = sorted((size // width, -width) for size in vectors for width in DTYPES_OF if size // width <= most)
+    squares = [(size, size // width) for size in vectors for width in DTYPES_OF if size // width <= most]
+    squares.sort(key=lambda one: (one[1], -one[0]))
     return (
-        *(kernel for rows, width in squares for kernel in _squares(rows, -width)),
-        *(_pairs(size, width) for size in vectors for width in DTYPES_OF),
+        *(_kernel(size, rows, rows, rising) for size, rows in squares for rising in (True, False)),
+        *(_kernel(size, 2, size // width) for size in vectors for width in DTYPES_OF),
     )
