@@ -280,8 +280,8 @@ The kernels and rewrites of each target, by operation and data type. This page i
 | – | not supported |
 | empty | the operation does not take these data types |
 
-An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. See [the language](language.md#operations) for
-their meaning.
+An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. See
+[the language](language.md#operations) for their meaning.
 """
 
 
