@@ -11,12 +11,14 @@ from math import inf, prod
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from morello_bounds.hbl import Exponents, constraints, is_valid, least_sigma, tile_exponents
+from morello_bounds.hbl import Exponents, constraints, is_valid, least_sigma
 from morello_bounds.linear import lattice, null_space, solved
-from morello_bounds.lp import exact_minimum
 from morello_bounds.nest import Nest, distinct, parse_nest
+from morello_bounds.programs import exact_minimum
 
 from morello.errors import MorelloError
+
+from .programs import tile_exponents
 
 THIRD = Fraction(1, 3)
 MATMUL = parse_nest({"m": 8, "k": 8, "n": 8}, "A[m,k] B[k,n] C[m,n]")
@@ -62,7 +64,7 @@ def test_constraints_of_a_strided_convolution() -> None:
     # All others follow from these: of exponents that fulfil them, none is too small.
     for one in constraints(STRIDED):
         least = exact_minimum([*one.arrays], [[*arrays] for arrays in known], [*known.values()])
-        assert sum(a * s for a, s in zip(one.arrays, least.x, strict=True)) >= one.rank
+        assert sum(a * s for a, s in zip(one.arrays, least, strict=True)) >= one.rank
 
 
 def test_no_end_to_subspaces_is_an_error() -> None:
@@ -93,7 +95,7 @@ def left_out(nest: Nest) -> list[tuple[tuple[int, ...], Fraction, list[Fraction]
     found: list[tuple[tuple[int, ...], Fraction, list[Fraction]]] = []
     for out in chain.from_iterable(combinations(range(len(of_loop)), some) for some in range(len(of_loop) + 1)):
         rows = [row for loop, row in enumerate(of_loop) if loop not in out]
-        s = exact_minimum([1] * count, rows, [1] * len(rows)).x if rows else (Fraction(0),) * count
+        s = exact_minimum([1] * count, rows, [1] * len(rows)) if rows else (Fraction(0),) * count
         covered = [sum((one for one, on in zip(s, row, strict=True) if on), Fraction(0)) for row in of_loop]
         found.append((out, sum(s, Fraction(0)), covered))
     return found

@@ -30,8 +30,8 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.convert import Convert
 from morello_bounds.calls import CallTable, Ints, RequiredWork, work_of
-from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest, is_single, nest_of
+from morello_bounds.programs import minimum
 from morello_bounds.traffic import Segments, Traffic, check, traffic
 
 #: Prices are multiples of 1/_UNIT.

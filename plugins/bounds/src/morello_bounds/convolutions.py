@@ -13,7 +13,7 @@ import attrs
 
 from morello.errors import MorelloError
 from morello.ir.ops.conv import Conv, GroupedConv
-from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.spec import Spec
 from morello_bounds.nest import Nest, nest_of, parse_nest
 from morello_bounds.tiles import best_tiling
 from morello_bounds.traffic import traffic
@@ -34,14 +34,13 @@ class Layer:
     dilations: tuple[int, int] = (1, 1)
 
     @classmethod
-    def of(cls, spec: Spec | LogicalSpec) -> Layer:
+    def of(cls, spec: Spec) -> Layer:
         """Return the layer of a Spec. Raises MorelloError for another operation."""
-        logical = spec.logical if isinstance(spec, Spec) else spec
-        op = logical.op
+        op = spec.op
         if not isinstance(op, (Conv, GroupedConv)):
             raise MorelloError(f"{op} is not a convolution", "algorithms are compared for Conv and GroupedConv")
         (down, right), (apart, aside) = op.strides, op.dilations
-        return cls(nest_of(logical), (down, right), (apart, aside))
+        return cls(nest_of(spec), (down, right), (apart, aside))
 
     def size(self, loops: str) -> int:
         """Return the points of several loops together, such as `b h w`; those missing count once."""

@@ -15,8 +15,8 @@ from functools import lru_cache
 import attrs
 
 from morello_bounds.linear import image_rank, lattice, null_space, reduced
-from morello_bounds.lp import exact_minimum
 from morello_bounds.nest import Nest
+from morello_bounds.programs import exact_minimum
 
 #: The limit of subspaces of one group of loops; operations have a handful.
 MOST_SUBSPACES = 200
@@ -100,13 +100,5 @@ def least_sigma(nest: Nest) -> Exponents:
     rows = [one.arrays for one in constraints(nest)]
     count = len(nest.arrays)
     caps = [[-int(at == place) for at in range(count)] for place in range(count)]
-    solution = exact_minimum([1] * count, [*rows, *caps], [*(one.rank for one in constraints(nest)), *[-1] * count])
-    return Exponents(solution.x, (Fraction(0),) * len(nest.loops))
-
-
-def tile_exponents(nest: Nest, beta: Sequence[Fraction]) -> Exponents:
-    """Return exponents of the tightest bound on a tile for loops of M^beta[i] points and memory M ([Dinh2023] §3.2)."""
-    rows = [(*one.loops, *one.arrays) for one in constraints(nest)]
-    count = len(nest.loops)
-    solution = exact_minimum([*beta, *[1] * len(nest.arrays)], rows, [one.rank for one in constraints(nest)])
-    return Exponents(solution.x[count:], solution.x[:count])
+    x = exact_minimum([1] * count, [*rows, *caps], [*(one.rank for one in constraints(nest)), *[-1] * count])
+    return Exponents(x, (Fraction(0),) * len(nest.loops))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from math import gcd, prod
 
 import attrs
 
 from morello.errors import MorelloError
 from morello.ir.ops.compose import Compose
-from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.spec import Spec
 
 #: A linear form: (loop, coefficient) for each of its loops.
 Form = tuple[tuple[int, int], ...]
@@ -40,6 +41,11 @@ class Array:
     def rows(self, loops: int) -> list[list[int]]:
         """Return the index as a matrix, [dimensions, loops]."""
         return [[dict(form).get(loop, 0) for loop in range(loops)] for form in self.index]
+
+    @property
+    def choices(self) -> list[frozenset[int]]:
+        """Return all sets of one loop per dimension, once for each form in which they are chosen."""
+        return [frozenset(one) for one in product(*(sorted({loop for loop, _ in form}) for form in self.index))]
 
     @property
     def projective(self) -> bool:
@@ -177,29 +183,26 @@ def distinct(form: Form, sizes: Sequence[int]) -> int:
     return sizes[one] * sizes[other] - again
 
 
-def nest_of(spec: Spec | LogicalSpec) -> Nest:
+def nest_of(spec: Spec) -> Nest:
     """Return the loop nest of a Spec. Intermediates of a Compose are left out: they need not leave fast memory."""
-    logical = spec.logical if isinstance(spec, Spec) else spec
-    sizes = tuple(map(int, logical.shape))
+    logical = spec.logical
     arrays = tuple(
         Array(one.name, one.dims, state.dtype.bytes, one.reads, one.writes, one.shrink, at in logical.op.indirect)
         for at, (one, state) in enumerate(zip(logical.declared, logical.states, strict=True))
     )
-    return Nest(logical.dims, sizes, arrays)
+    return Nest(logical.dims, tuple(map(int, logical.shape)), arrays)
 
 
-def is_single(spec: Spec | LogicalSpec) -> bool:
+def is_single(spec: Spec) -> bool:
     """Return True if the Spec is one operation, not a Compose."""
-    logical = spec.logical if isinstance(spec, Spec) else spec
-    return not isinstance(logical.op, Compose)
+    return not isinstance(spec.op, Compose)
 
 
-def parse_nest(sizes: Mapping[str, int], accesses: str, *, output: str | None = None) -> Nest:
+def parse_nest(sizes: Mapping[str, int], accesses: str) -> Nest:
     """Return the nest that a text describes, such as ``parse_nest({"i": 4, "k": 3, "j": 5}, "A[i,k] B[k,j] C[i,j]")``.
 
-    Indices are sums of loops, each perhaps with a factor: `2w+r`. The last array is written, and the others are read,
-    unless `output` names another one. Values have one byte, so that bounds count values. Raises MorelloError for other
-    text.
+    Indices are sums of loops, each perhaps with a factor: `2w+r`. The last array is written, and the others are read.
+    Values have one byte, so that bounds count values. Raises MorelloError for other text.
     """
     loops = tuple(sizes)
     arrays: list[Array] = []
@@ -211,9 +214,7 @@ def parse_nest(sizes: Mapping[str, int], accesses: str, *, output: str | None = 
         arrays.append(Array(name, tuple(forms)))
     if not arrays:
         raise MorelloError("a nest has at least one access", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
-    written = output or arrays[-1].name
-    arrays = [attrs.evolve(one, reads=one.name != written, writes=one.name == written) for one in arrays]
-    return Nest(loops, tuple(sizes.values()), tuple(arrays))
+    return Nest(loops, tuple(sizes.values()), (*arrays[:-1], attrs.evolve(arrays[-1], reads=False, writes=True)))
 
 
 def _form(text: str, loops: Sequence[str]) -> Form:

@@ -59,12 +59,6 @@ class RandomProduct:
         without = math.floor(Fraction(_VALUE * self.points, self.memory)) - _VALUE * self.memory
         return max(0, with_numbers, without)
 
-    def allows(self, claimed: int) -> bool:
-        """Return True if `claimed` bytes are at most the bound, in exact arithmetic."""
-        with_numbers = claimed + 2 * _VALUE * self.memory
-        without = (claimed + _VALUE * self.memory) * self.memory
-        return claimed <= 0 or with_numbers**2 <= self._square or without <= _VALUE * self.points
-
     @property
     def _square(self) -> Fraction:
         """Return the square of 2·points·√(min(generating, 1)/M), in bytes."""

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import product as choices
 from typing import TypeAlias
 
 import attrs
+import numpy as np
 
 from morello.errors import MorelloError
 from morello_bounds.linear import Row, dot, reduced, solved
-from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest
+from morello_bounds.programs import TIGHT, minimum
 
 #: Facets narrower than this are ignored.
 _THIN = 1e-6
 #: The distance behind a facet at which its neighbour is sampled.
 _BEHIND = 1e-4
-#: Constraints with less slack than this are tight.
-_TIGHT = 1e-7
 _MOST_REGIONS = 5000
 
 #: An affine function of the parameters: its factors, then its constant.
@@ -83,7 +81,7 @@ class TileTable:
                 (*(-value for value in units[count + at][:-1]), Fraction(1)) if widths else units[-1],
             )
             for at, array in enumerate(nest.arrays)
-            for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index))
+            for chosen in array.choices
         }
         constraints = [*sorted(held), *((unit[:count], unit) for unit in units[:count])]
         constraints += [(tuple(-one for one in unit[:count]), zero) for unit in units[:count]]
@@ -110,13 +108,10 @@ class TileTable:
 
     def _found(self, beta: Row) -> Region:
         """Compute the region around parameters, where the same constraints are tight."""
-        rows = [[-float(value) for value in row] for row, _ in self.constraints]
-        right = [-float(value_at(bound, beta)) for _, bound in self.constraints]
-        near = minimum([-float(one) for one in self.weights], rows, right)
-        slack = [
-            sum(a * b for a, b in zip(row, near, strict=True)) - bound for row, bound in zip(rows, right, strict=True)
-        ]
-        basis = self._tight_basis([one for one, left in zip(self.constraints, slack, strict=True) if left < _TIGHT])
+        rows = -np.array([row for row, _ in self.constraints], dtype=float)
+        right = -np.array([value_at(bound, beta) for _, bound in self.constraints], dtype=float)
+        slack = rows @ minimum(-np.array(self.weights, dtype=float), rows, right) - right
+        basis = self._tight_basis([one for one, left in zip(self.constraints, slack, strict=True) if left < TIGHT])
         matrix = [row for row, _ in basis]
         columns = [solved(matrix, column) or () for column in zip(*(bound for _, bound in basis), strict=True)]
         exponents = tuple(zip(*columns, strict=True))
@@ -128,19 +123,13 @@ class TileTable:
 
     def _tight_basis(self, tight: Sequence[TileConstraint]) -> list[TileConstraint]:
         """Return a basis of the tight constraints whose dual variables are not negative."""
-        count = len(self.weights)
-        rows = [[float(row[loop]) for row, _ in tight] for loop in range(count)]
-        weights = [float(one) for one in self.weights]
-        prices = minimum(
-            [1.0] * len(tight),
-            [*rows, *([-value for value in row] for row in rows)],
-            [*weights, *(-one for one in weights)],
-        )
+        rows, weights = np.array([row for row, _ in tight], dtype=float).T, np.array(self.weights, dtype=float)
+        prices = minimum(np.ones(len(tight)), np.vstack([rows, -rows]), np.concatenate([weights, -weights]))
         basis: list[TileConstraint] = []
-        for at in sorted(range(len(tight)), key=lambda one: (prices[one] < _TIGHT, one)):
+        for at in sorted(range(len(tight)), key=lambda one: prices[one] < TIGHT):
             if len(reduced([*(row for row, _ in basis), tight[at][0]])) > len(basis):
                 basis.append(tight[at])
-        exact = solved([[row[loop] for row, _ in basis] for loop in range(count)], self.weights)
+        exact = solved([*zip(*(row for row, _ in basis), strict=True)], self.weights)
         if exact is None or min(exact) < 0:
             raise MorelloError("a linear program has no vertex", "this is a bug: please report it")
         return basis
@@ -168,21 +157,20 @@ def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
     units = [tuple(Fraction(int(at == loop)) for at in range(count)) for loop in range(count)]
     box = [(*(-value for value in unit), largest) for unit in units]
     forms = [*dict.fromkeys((*region.inside, *box))]
-    rows = [[*map(float, one[:-1]), -(float(sum(value * value for value in one[:-1])) ** 0.5)] for one in forms]
-    right = [-float(one[-1]) for one in forms]
+    normals = np.array([one[:-1] for one in forms], dtype=float)
+    # The last variable is the radius of a ball inside the polytope.
+    rows = np.column_stack([normals, -np.linalg.norm(normals, axis=1)])
+    right = -np.array([one[-1] for one in forms], dtype=float)
     for at in range(len(region.inside)):
-        normal = rows[at][:-1]
-        others, bounds = [*rows[:at], *rows[at + 1 :]], [*right[:at], *right[at + 1 :]]
-        facet = [[*normal, 0.0], [*(-value for value in normal), 0.0]]
+        normal, facet = normals[at], np.append(normals[at], 0.0)
+        others = np.vstack([np.delete(rows, at, axis=0), facet, -facet])
         try:
-            *point, radius = minimum([*[0.0] * count, -1.0], [*others, *facet], [*bounds, right[at], -right[at]])
+            found = minimum([*[0.0] * count, -1.0], others, [*np.delete(right, at), right[at], -right[at]])
         except MorelloError:
             continue
-        length = sum(value * value for value in normal)
+        point, radius = found[:-1], found[-1]
         # Slightly off the center, to avoid boundaries between symmetric regions.
-        beta = [
-            value - _BEHIND * factor / length + (0.0 if factor else radius * (place + 1) / (4 * count**2))
-            for place, (value, factor) in enumerate(zip(point, normal, strict=True))
-        ]
+        aside = radius * np.arange(1, count + 1) / (4 * count**2)
+        beta = point - _BEHIND * normal / (normal @ normal) + np.where(normal == 0, aside, 0.0)
         if radius > _THIN and all(0 <= value <= largest for value in beta):
             yield [Fraction(value).limit_denominator(10**9) for value in beta]

@@ -19,8 +19,8 @@ from morello.errors import MorelloError
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello_bounds.certificate import cost_per_byte, crossings, memory_inside
-from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest, is_single, nest_of
+from morello_bounds.programs import minimum
 from morello_bounds.tiles import held, largest_factor, tile_moves
 from morello_bounds.traffic import estimate
 

@@ -9,10 +9,8 @@ itself. The tile with the most points maximizes Σ λ_i, where Σ λ_i over the 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import product as choices
 from itertools import takewhile
 
 import attrs
@@ -20,8 +18,8 @@ import numpy as np
 
 from morello.errors import MorelloError
 from morello.ir.numbers import Mask, Num, choose, product
-from morello_bounds.lp import minimum
 from morello_bounds.nest import Array, Nest
+from morello_bounds.programs import minimum
 
 _CLOSE = 1e-9
 
@@ -41,10 +39,6 @@ class RealTile:
     def points(self) -> float:
         return self.memory ** sum(self.exponents)
 
-    def traffic(self, nest: Nest) -> float:
-        """Return the bytes moved if each tile loads the whole memory, up to a constant factor."""
-        return nest.points * self.memory / self.points
-
 
 def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Collection[int] = frozenset()) -> RealTile:
     """Return the tile with the most points; loops `kept`, by number, are not tiled.
@@ -55,31 +49,30 @@ def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Coll
         raise MorelloError(f"a memory of {memory} bytes has no tiles", "give at least two bytes")
     rows, right = _capacity(nest, memory, kept)
     count = len(nest.loops)
-    found = minimum([-1.0] * count, rows, right)
+    found = minimum(-np.ones(count), rows, right)
     if alpha is not None:
-        rows, right = [*rows, [1.0] * count], [*right, sum(found) - _CLOSE]
-        first = minimum([-1.0, *[0.0] * (count - 1)], rows, right)
+        rows, right = np.vstack([rows, np.ones(count)]), np.append(right, found.sum() - _CLOSE)
+        first = minimum(-np.eye(count)[0], rows, right)
         # One more variable is an upper bound on all exponents.
-        tops = [[-float(at == loop) for at in range(count)] + [1.0] for loop in range(count)]
-        bounded = [[*row, 0.0] for row in rows] + tops
-        even = minimum([*[0.0] * count, 1.0], bounded, [*right, *[0.0] * count])[:count]
-        found = [(1 - alpha) * one + alpha * other for one, other in zip(first, even, strict=True)]
-    whole = (math.log(size, memory) if loop in kept else 0.0 for loop, size in enumerate(nest.sizes))
-    return RealTile(memory, tuple(map(operator.add, found, whole)))
+        bounded = np.block([[rows, np.zeros((len(rows), 1))], [-np.eye(count), np.ones((count, 1))]])
+        even = minimum(np.eye(count + 1)[count], bounded, np.append(right, np.zeros(count)))[:count]
+        found = (1 - alpha) * first + alpha * even
+    whole = [math.log(size, memory) if loop in kept else 0.0 for loop, size in enumerate(nest.sizes)]
+    return RealTile(memory, tuple((found + whole).tolist()))
 
 
-def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list[float]], list[float]]:
+def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return rows · λ ≥ right: each array fits, and no tile is longer than its loop. Kept loops have λ = 0."""
     least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
-    count = len(nest.loops)
     sums: list[tuple[Collection[int], float]] = []
     for array in nest.arrays:
         capacity = max(0.0, 1 - math.log(int(held(array, least)), memory))
-        sums += [(set(one), capacity) for one in choices(*(sorted({loop for loop, _ in form}) for form in array.index))]
+        sums += [(one, capacity) for one in array.choices]
     sums += [((loop,), 0.0 if loop in kept else math.log(size, memory)) for loop, size in enumerate(nest.sizes)]
     # Both parts of a split loop are one, which may be shorter than the product of their sizes.
     sums += [((outer, inner), math.log(size, memory)) for outer, inner, size in nest.split]
-    return [[-float(loop in one) for loop in range(count)] for one, _ in sums], [-most for _, most in sums]
+    rows = np.array([[-float(loop in one) for loop in range(len(nest.loops))] for one, _ in sums])
+    return rows, -np.array([most for _, most in sums])
 
 
 def held(array: Array, tile: Sequence[Num]) -> Num:
@@ -214,7 +207,7 @@ def _with_halos(nest: Nest, array: Array, tile: Sequence[int], trips: Sequence[i
 class Tiling:
     """Whole sizes of tiles, the loop along which they advance first, and the bytes that they move."""
 
-    tile: tuple[int, ...]
+    sizes: tuple[int, ...]
     inner: int
     bytes: int
 

@@ -13,20 +13,25 @@ like loops: by |A_j|^s_j, outside of σ. In addition, each value touched is load
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize
+from scipy.special import xlogy
 
 from morello.errors import MorelloError
-from morello.ir.impl import Alloc, Impl, KernelCall, Leaf
+from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, walk
 from morello.kernels.target import Target
 from morello_bounds.hbl import Exponents, constraints, is_valid
 from morello_bounds.linear import rational_near, reduced
-from morello_bounds.lp import minimum
-from morello_bounds.nest import Array, Nest
+from morello_bounds.nest import Nest
+from morello_bounds.programs import minimum
+
+Floats = npt.NDArray[np.float64]
 
 #: Sizes of segments that are tried, in multiples of the memory.
 _SEGMENTS = [2.0 ** (at / 2) for at in range(-6, 13)]
@@ -53,13 +58,9 @@ class Segments:
     share: Fraction
 
     @property
-    def full(self) -> int:
-        """Return a lower bound on the number of complete segments of any program."""
-        return math.floor(self.share)
-
-    @property
     def bytes(self) -> int:
-        return self.loaded * self.full
+        """Return the bytes that the complete segments of any program load."""
+        return self.loaded * math.floor(self.share)
 
     @property
     def term(self) -> str:
@@ -74,8 +75,8 @@ class Segments:
 
     def largest(self) -> float:
         """Return U(T), the most points of a segment, up to rounding."""
-        values = [*map(float, self.exponents.zeta), *map(float, self.exponents.s)]
-        return math.exp(_Segment(self.nest, self.resident, self.held).log_points(values))
+        exponents = np.array([*self.exponents.zeta, *self.exponents.s], dtype=float)
+        return math.exp(_Segment(self.nest, self.resident, self.held).log_points(exponents))
 
     @property
     def held(self) -> int:
@@ -84,22 +85,20 @@ class Segments:
 
     def allows(self, segments: Fraction) -> bool:
         """Return True if this number of segments may have all points of the nest, in exact arithmetic."""
-        outside = [array for array in range(len(self.nest.arrays)) if array not in self.resident]
-        s, zeta = self.exponents.s, self.exponents.zeta
-        sigma = sum((s[array] for array in outside), Fraction(0))
+        s = [*zip(self.nest.arrays, self.exponents.s, strict=True)]
+        outside = [one for number, one in enumerate(s) if number not in self.resident]
+        sigma = sum((one for _, one in outside), Fraction(0))
+        powers: list[tuple[Fraction | int, Fraction]] = [
+            (segments, Fraction(1)),
+            *zip(self.nest.sizes, self.exponents.zeta, strict=True),
+            *((self.nest.most(s[number][0]), s[number][1]) for number in self.resident),
+            *((one / array.bytes, one) for array, one in outside if one),
+            *([(self.held / sigma, sigma)] if sigma else []),
+        ]
         # Raised to the common denominator, all exponents are whole.
-        power = math.lcm(*(exponent.denominator for exponent in (*s, *zeta)))
-        most = segments**power
-        for size, exponent in zip(self.nest.sizes, zeta, strict=True):
-            most *= Fraction(size) ** int(power * exponent)
-        for array in self.resident:
-            most *= Fraction(self.nest.most(self.nest.arrays[array])) ** int(power * s[array])
-        if sigma:
-            most *= (Fraction(self.held) / sigma) ** int(power * sigma)
-        for array in outside:
-            if s[array]:
-                most *= (s[array] / self.nest.arrays[array].bytes) ** int(power * s[array])
-        return most >= Fraction(self.nest.points - self.nest.lost) ** power
+        whole = math.lcm(*(exponent.denominator for _, exponent in powers))
+        most = math.prod(Fraction(base) ** int(whole * exponent) for base, exponent in powers)
+        return most >= Fraction(self.nest.points - self.nest.lost) ** whole
 
 
 @attrs.frozen
@@ -159,25 +158,21 @@ def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments
         return None
     if any(nest.points == nest.touched(array) for array in nest.arrays):
         return None  # An array with a value for each point is loaded once, which is the whole bound.
-    segments = {loaded: _Segment(lifted, resident, held) for loaded, held in _loads(nest, memory, resident)}
-    floats = {loaded: one.best_exponents() for loaded, one in segments.items()}
-    worth = {loaded: loaded * (math.exp(one.log_share(floats[loaded])) - 1) for loaded, one in segments.items()}
-    likely = sorted(worth, key=worth.__getitem__)[-_EXACT:]
-    found = [
-        one
-        for loaded in likely
-        if worth[loaded] > 0
-        for one in _proofs(lifted, memory, resident, loaded, floats[loaded])
+    unit, slack = _unit(nest, resident), _slack(nest, resident)
+    tried: list[tuple[float, int, Floats]] = []
+    for loaded in sorted({max(1, round(factor * memory / unit)) * unit for factor in _SEGMENTS}):
+        segment = _Segment(lifted, resident, memory + loaded + slack)
+        exponents = segment.best_exponents()
+        tried.append((loaded * (math.exp(segment.log_share(exponents)) - 1), loaded, exponents))
+    likely = sorted(tried, key=lambda one: one[0])[-_EXACT:]
+    proofs = [
+        proof
+        for worth, loaded, exponents in likely
+        if worth > 0
+        for proof in _proofs(lifted, memory, resident, loaded, exponents)
     ]
-    best = max(found, key=lambda one: (one.loaded * (one.share - 1), -one.loaded), default=None)
+    best = max(proofs, key=lambda one: (one.loaded * (one.share - 1), -one.loaded), default=None)
     return best if best is not None and best.share > 1 and not best.allows(best.share) else None
-
-
-def _loads(nest: Nest, memory: int, resident: frozenset[int]) -> list[tuple[int, int]]:
-    """Return the sizes of segments to try, multiples of all sizes of values, each with the bytes that it may touch."""
-    unit = _unit(nest, resident)
-    loads = sorted({max(1, round(factor * memory / unit)) * unit for factor in _SEGMENTS})
-    return [(loaded, memory + loaded + _slack(nest, resident)) for loaded in loads]
 
 
 def _unit(nest: Nest, resident: frozenset[int]) -> int:
@@ -190,119 +185,112 @@ def _slack(nest: Nest, resident: frozenset[int]) -> int:
     return largest - _unit(nest, resident) if largest else 0
 
 
-def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best: Sequence[float]) -> list[Segments]:
-    """Return proofs with exponents of each denominator near the best ones, for segments that load `loaded` bytes."""
-    segment = _Segment(nest, resident, memory + loaded + _slack(nest, resident))
-    proofs: dict[Exponents, Segments] = {}
+def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best: Floats) -> Iterator[Segments]:
+    """Yield proofs with exponents of each denominator near the best ones, for segments that load `loaded` bytes."""
     rows, right = _all_rows(nest)
-    slacks = _slacks(rows, right, best)
-    basis = reduced([*rows[at], right[at]] for at, slack in enumerate(slacks) if slack < 1e-5)
+    tight = rows @ best - right < 1e-5
+    basis = reduced(np.column_stack([rows, right])[tight].tolist())
+    known: set[Exponents] = set()
     for denominator in _DENOMINATORS:
-        values = rational_near(basis, best, denominator)
+        values = rational_near(basis, best.tolist(), denominator)
         if values is None:
             continue
         exponents = Exponents(tuple(values[len(nest.loops) :]), tuple(values[: len(nest.loops)]))
-        if exponents in proofs or not is_valid(nest, exponents):
+        if exponents in known or not is_valid(nest, exponents):
             continue
-        share = math.exp(segment.log_share([float(value) for value in values]))
+        known.add(exponents)
+        proof = Segments(nest, memory, resident, loaded, exponents, Fraction(0))
+        share = (nest.points - nest.lost) / proof.largest()
         # Rounded down; checked exactly in the end.
-        least = Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS)
-        proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, least)
-    return [*proofs.values()]
+        yield attrs.evolve(proof, share=Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS))
 
 
 @attrs.frozen
 class _Segment:
-    """Segments of a nest that touch `held` bytes; exponents are those of loops, then of arrays."""
+    """Segments of a nest that touch `held` bytes. Exponents are those of loops, then of arrays."""
 
     nest: Nest
     resident: frozenset[int]
-    held: int
+    held: float
 
-    def log_points(self, values: Sequence[float]) -> float:
+    @cached_property
+    def _outside(self) -> npt.NDArray[np.bool_]:
+        """Return True for the exponents of arrays that are not resident."""
+        return np.array([*[False] * len(self.nest.loops), *(at not in self.resident for at in self._arrays)])
+
+    @property
+    def _arrays(self) -> range:
+        return range(len(self.nest.arrays))
+
+    @cached_property
+    def _factors(self) -> Floats:
+        """Return the factors of the exponents in log U."""
+        arrays = self.nest.arrays
+        bases = [self.nest.most(arrays[at]) if at in self.resident else 1 / arrays[at].bytes for at in self._arrays]
+        return np.log(np.array([*self.nest.sizes, *bases], dtype=float))
+
+    def log_points(self, exponents: Floats) -> float:
         """Return the logarithm of U."""
-        zeta, s = values[: len(self.nest.loops)], values[len(self.nest.loops) :]
-        total = sum(one * math.log(size) for one, size in zip(zeta, self.nest.sizes, strict=True))
-        sigma = 0.0
-        for number, (one, array) in enumerate(zip(s, self.nest.arrays, strict=True)):
-            if number in self.resident:
-                total += one * math.log(self.nest.most(array))
-            elif one > 0:
-                total += one * math.log(one / array.bytes)
-                sigma += one
-        return total + sigma * math.log(self.held / sigma) if sigma else total
+        s = np.maximum(exponents[self._outside], 0.0)
+        return float(self._factors @ exponents + xlogy(s, s).sum() - xlogy(s.sum(), s.sum() / self.held))
 
-    def log_share(self, values: Sequence[float]) -> float:
+    def log_share(self, exponents: Floats) -> float:
         """Return the logarithm of the least number of segments."""
-        return math.log(self.nest.points - self.nest.lost) - self.log_points(values)
+        return math.log(self.nest.points - self.nest.lost) - self.log_points(exponents)
 
-    def slopes(self, of_array: Callable[[int, Array], float]) -> list[float]:
-        """Return the slopes of log U, given those of arrays outside."""
-        arrays = enumerate(self.nest.arrays)
-        own = [math.log(self.nest.most(one)) if at in self.resident else of_array(at, one) for at, one in arrays]
-        return [*map(math.log, self.nest.sizes), *own]
+    def gradient(self, exponents: Floats) -> Floats:
+        """Return the gradient of log U."""
+        s = np.maximum(exponents, 1e-9)
+        return self._factors + self._outside * np.log(s * self.held / s[self._outside].sum())
 
-    def gradient(self, values: Sequence[float]) -> list[float]:
-        s = values[len(self.nest.loops) :]
-        sigma = max(sum(one for number, one in enumerate(s) if number not in self.resident), 1e-9)
-        return self.slopes(lambda at, array: math.log(max(s[at], 1e-9) / array.bytes) + math.log(self.held / sigma))
+    def vertex(self) -> Floats:
+        """Return the exponents that minimize log U without its entropy."""
+        return minimum(np.maximum(self._factors + self._outside * math.log(self.held), 0.0), *_all_rows(self.nest))
 
-    def best_exponents(self) -> list[float]:
-        """Return exponents that minimize the convex log U, up to rounding, from a linear program without entropy."""
+    def best_exponents(self) -> Floats:
+        """Return exponents that minimize the convex log U, up to rounding."""
         rows, right = _all_rows(self.nest)
-        start = minimum(self.slopes(lambda _, array: math.log(max(1.0, self.held / array.bytes))), rows, right)
+        start = self.vertex()
         answer = minimize(
             self.log_points,
             start,
             jac=self.gradient,
             bounds=[(0.0, 1.0)] * len(start),
-            constraints=[{"type": "ineq", "fun": lambda x: _slacks(rows, right, x), "jac": lambda x: rows}],
+            constraints=[{"type": "ineq", "fun": lambda x: rows @ x - right, "jac": lambda x: rows}],
             method="SLSQP",
             options={"maxiter": 60, "ftol": 1e-9},
         )
-        found = [min(1.0, max(0.0, float(value))) for value in answer.x]
-        better = self.log_points(found) < self.log_points(start)
-        return found if better and min(_slacks(rows, right, found)) > -1e-6 else [*start]
+        found = np.clip(answer.x, 0.0, 1.0)
+        better = self.log_points(found) < self.log_points(start) and (rows @ found - right).min() > -1e-6
+        return found if better else start
 
 
-def _all_rows(nest: Nest) -> tuple[list[list[int]], list[int]]:
+def _all_rows(nest: Nest) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the constraints on exponents of loops, then arrays: rows · x ≥ right, with 0 ≤ x ≤ 1 included."""
-    count = len(nest.loops) + len(nest.arrays)
-    units = [[int(at == place) for at in range(count)] for place in range(count)]
-    rows = [[*one.loops, *one.arrays] for one in constraints(nest)]
-    rows += [*units, *([-value for value in unit] for unit in units)]
-    return rows, [*(one.rank for one in constraints(nest)), *[0] * count, *[-1] * count]
-
-
-def _slacks(rows: Sequence[Sequence[int]], right: Sequence[int], x: Sequence[float]) -> list[float]:
-    return [sum(a * b for a, b in zip(row, x, strict=True)) - bound for row, bound in zip(rows, right, strict=True)]
+    units = np.eye(len(nest.loops) + len(nest.arrays), dtype=np.int64)
+    rows = np.vstack([*([*one.loops, *one.arrays] for one in constraints(nest)), units, -units])
+    return rows, np.array([*(one.rank for one in constraints(nest)), *[0] * len(units), *[-1] * len(units)])
 
 
 def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
     """Return the bound without rounding, at the best T = M/(σ − 1), as in [Dinh2023]. Raises MorelloError for σ ≤ 1."""
-    sigma = float(exponents.sigma)
-    if sigma <= 1 or not is_valid(nest, exponents):
+    if exponents.sigma <= 1 or not is_valid(nest, exponents):
         raise MorelloError("these exponents do not bound traffic", "σ must exceed 1, and all constraints must hold")
-    value = (sigma - 1) ** (sigma - 1) * (nest.points - nest.lost) / memory ** (sigma - 1)
-    for array, one in zip(nest.arrays, map(float, exponents.s), strict=True):
-        value *= (array.bytes / one) ** one if one else 1.0
-    for size, one in zip(nest.sizes, map(float, exponents.zeta), strict=True):
-        value /= size**one
-    return value - memory / (sigma - 1)
+    return _smooth(nest, memory, np.array([*exponents.zeta, *exponents.s], dtype=float))
+
+
+def _smooth(nest: Nest, memory: int, exponents: Floats) -> float:
+    loaded = memory / (exponents[len(nest.loops) :].sum() - 1)
+    return loaded * (math.exp(_Segment(nest, frozenset(), memory + loaded).log_share(exponents)) - 1)
 
 
 def estimate(nest: Nest, memory: int) -> float:
     """Return an estimate of the bytes of `traffic`, without proof: one linear program, for segments of M bytes."""
     lifted = nest.lifted()
-    rows, right = _all_rows(lifted)
-    segment = _Segment(lifted, frozenset(), 2 * memory)
-    values = minimum(segment.slopes(lambda _, array: math.log(max(1.0, 2 * memory / array.bytes))), rows, right)
-    sigma = sum(values[len(lifted.loops) :])
-    if sigma <= 1 + 1e-9:
+    exponents = _Segment(lifted, frozenset(), 2 * memory).vertex()
+    if exponents[len(lifted.loops) :].sum() <= 1 + 1e-9:
         return nest.compulsory
-    loaded = memory / (sigma - 1)
-    segments = math.exp(_Segment(lifted, frozenset(), round(memory + loaded)).log_share(values)) - 1
-    return max(nest.compulsory, loaded * segments)
+    return max(nest.compulsory, _smooth(lifted, memory, exponents))
 
 
 def check(bound: Traffic) -> None:
@@ -358,11 +346,11 @@ def program_traffic(impl: Impl, target: Target, level: int) -> int:
 
 def reads_beyond(impl: Impl, target: Target, level: int) -> bool:
     """Return True if a computing kernel has an operand beyond the cut, which it may read more than once."""
-    if isinstance(impl, Leaf):
-        return False
-    if isinstance(impl.expansion, KernelCall):
-        numbers = {one.name: number for number, one in enumerate(target.levels)}
-        op = impl.spec.op
-        beyond = any(numbers[state.level] >= level for state in impl.spec.logical.states)
-        return beyond and not (op.moves_data or op.initializes)
-    return any(reads_beyond(child, target, level) for child in impl.children)
+    numbers = {one.name: number for number, one in enumerate(target.levels)}
+    return any(
+        isinstance(one.expansion, KernelCall)
+        and any(numbers[state.level] >= level for state in one.spec.logical.states)
+        and not (one.spec.op.moves_data or one.spec.op.initializes)
+        for one in walk(impl)
+        if not isinstance(one, Leaf)
+    )

@@ -337,7 +337,7 @@ def _row(one: Boundary) -> list[str]:
 
 
 def _tile(tiling: Tiling) -> str:
-    return "×".join(f"|{part}" if loop == tiling.inner else str(part) for loop, part in enumerate(tiling.tile))
+    return "×".join(f"|{part}" if loop == tiling.inner else str(part) for loop, part in enumerate(tiling.sizes))
 
 
 def _explain(report: BoundReport) -> None:
@@ -397,7 +397,7 @@ def _boundary_as_dict(one: Boundary) -> dict[str, Any]:
         "compulsory": bound.compulsory,
         "binding": bound.binding,
         "segments": None if proof is None else segments_as_json(proof),
-        "tile": tiling and {"sizes": tiling.tile, "inner": tiling.inner, "bytes": tiling.bytes},
+        "tile": tiling and attrs.asdict(tiling),
         "program": one.program,
         "kernels_read_beyond": one.reads_beyond,
         "ratio": one.ratio,

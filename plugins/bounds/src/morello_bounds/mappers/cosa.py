@@ -12,18 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from itertools import product as choices
 from math import inf, prod
 
 import attrs
+import numpy as np
 
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers.plan import TileAndOrder, TileContext, tiled_levels, tiling_plans
-from morello_bounds.milp import IntegerProgram, Sum, added, times
 from morello_bounds.nest import Array, Nest, nest_of
+from morello_bounds.programs import IntegerProgram, Sum, added
 
 #: The weights of a factor of 2 in the objective: of memory used, of threads, and of bytes moved.
 _USED, _SHARED, _MOVED = -0.1, -10.0, 1.0
@@ -128,7 +128,7 @@ class _FactorProgram:
             for loop in loops:
                 self.program.bound({rank[loop][1]: 1.0 for rank in ranks}, most=1)
                 here = {rest[loop]: 1.0, **{rank[loop][0]: 1.0 for rank in ranks}}
-                self.program.bound(added(here, times(self.logs[slot][loop], -1)), 0, 0)
+                self.program.bound(added(here, added(self.logs[slot][loop], factor=-1)), 0, 0)
             self.rests.append(dict.fromkeys(rest.values(), 1.0))
             for inner, outer in zip(ranks, [*ranks[1:], {}][: len(ranks)], strict=True):
                 taken = {there: 1.0 for _, there in inner.values()}
@@ -151,10 +151,10 @@ class _FactorProgram:
         array = self.nest.arrays[at]
         inside = [added(*(slot[loop] for slot in self.logs[: level + 1])) for loop in self.loops]
         held = self.program.variable(max(0.0, math.log2(capacity / array.bytes)), cost=_MOVED)
-        for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index)):
+        for chosen in array.choices:
             points = added(*(inside[place] for place, loop in enumerate(self.loops) if loop in chosen))
-            self.program.bound(added({held: 1.0}, times(points, -1)), 0)
-            self.program.charge(points, _USED / len([*choices(*array.index)]))
+            self.program.bound(added({held: 1.0}, added(points, factor=-1)), 0)
+            self.program.charge(points, _USED / len(array.choices))
         loaded = self._loaded(level, array)
         self.program.charge(loaded, _MOVED)
         return loaded
@@ -167,7 +167,7 @@ class _FactorProgram:
         for rank in (rank for slot in self.ranks[level:] for rank in slot):
             changed, counted = self.program.variable(1), self.program.variable()
             here = {there: 1.0 for loop, (_, there) in rank.items() if loop in array.support}
-            self.program.bound(added({changed: 1.0}, times(here, -1)), 0)
+            self.program.bound(added({changed: 1.0}, added(here, factor=-1)), 0)
             if before is not None:
                 self.program.bound({changed: 1.0, before: -1.0}, 0)
             logs = {log: -1.0 for log, _ in rank.values()}
@@ -176,9 +176,9 @@ class _FactorProgram:
             total[counted] = 1.0
         return total
 
-    def _read(self, found: Sequence[float]) -> FactorAssignment:
+    def _read(self, found: np.ndarray) -> FactorAssignment:
         def value(terms: Sum) -> float:
-            return sum(factor * found[at] for at, factor in terms.items())
+            return float(sum(factor * found[at] for at, factor in terms.items()))
 
         def tile(slots: Sequence[dict[int, Sum]]) -> tuple[int, ...]:
             logs = {loop: sum(value(slot[loop]) for slot in slots) for loop in self.loops}
@@ -195,20 +195,14 @@ class _FactorProgram:
 
 def padded(size: int) -> int:
     """Return the smallest number from `size` on without a prime factor above 7."""
-    while prod(prime**count for prime, count in _small_factors(size)) != size:
-        size += 1
-    return size
+    return prod(prime**count for prime, count in factors_of(size))
 
 
 def factors_of(size: int) -> list[tuple[int, int]]:
     """Return the prime factors of `padded(size)` with their multiplicities."""
-    return _small_factors(padded(size))
-
-
-def _small_factors(size: int) -> list[tuple[int, int]]:
-    """Return the prime factors up to 7 with their multiplicities."""
     powers = {prime: max(n for n in range(size.bit_length()) if size % prime**n == 0) for prime in _PRIMES}
-    return [(prime, count) for prime, count in powers.items() if count]
+    whole = prod(prime**count for prime, count in powers.items()) == size
+    return [(prime, count) for prime, count in powers.items() if count] if whole else factors_of(size + 1)
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:

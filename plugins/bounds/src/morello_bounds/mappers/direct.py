@@ -27,7 +27,7 @@ def _propose_integer(spec: Spec, target: Target, seed: int) -> Iterator[Schedule
 
 def _least_moved(context: TileContext) -> TileAndOrder | None:
     found = best_tiling(context.nest, context.memory, context.whole) if context.memory > 1 else None
-    return found and _even(context, found.tile, (found.inner,))
+    return found and _even(context, found.sizes, (found.inner,))
 
 
 def _most_points(context: TileContext) -> TileAndOrder | None:

@@ -1,23 +1,53 @@
-"""Mixed-integer linear programs, built row by row and solved by HiGHS."""
+"""Linear programs, also with integers and with exact solutions, all solved by HiGHS."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from math import inf
 from typing import Any
 
 import attrs
-from scipy.optimize import Bounds, LinearConstraint, milp
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from morello.errors import MorelloError
+from morello_bounds.linear import Row, dot, solved
 
+#: Constraints with less slack than this are equalities.
+TIGHT = 1e-7
 #: A sum of variables, each times a factor.
 Sum = Mapping[int, float]
+
+
+def minimum(costs: npt.ArrayLike, rows: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return about the x ≥ 0 of least costs · x with rows · x ≥ right. Raises MorelloError without an optimum."""
+    costs, rows, right = (np.asarray(one, dtype=float) for one in (costs, rows, right))
+    answer = linprog(costs, A_ub=-rows, b_ub=-right, method="highs-ds")
+    if answer.status != 0:
+        raise MorelloError(f"a linear program has no optimum: {answer.message}", "this is a bug: please report it")
+    return answer.x
+
+
+def exact_minimum(costs: Row, rows: Sequence[Row], right: Row) -> tuple[Fraction, ...]:
+    """Return the exact vertex that `minimum` is near. Raises MorelloError without one."""
+    near = minimum(costs, rows, right)
+    units = np.eye(len(near), dtype=int).tolist()
+    everything = [*zip(rows, right, strict=True), *((unit, 0) for unit in units)]
+    slacks = [float(np.dot(np.array(row, dtype=float), near)) - float(bound) for row, bound in everything]
+    tight = [
+        one for one, slack in zip(everything, slacks, strict=True) if abs(slack) <= TIGHT * max(1.0, abs(float(one[1])))
+    ]
+    x = solved([row for row, _ in tight], [bound for _, bound in tight])
+    if x is None or any(dot(row, x) < bound for row, bound in everything):
+        raise MorelloError("a linear program has no exact vertex", "this is a bug: please report it")
+    return x
 
 
 @attrs.define
@@ -45,7 +75,7 @@ class IntegerProgram:
         """Bound a sum."""
         self._rows.append((terms, least, most))
 
-    def solve(self, nodes: int) -> list[float] | None:
+    def solve(self, nodes: int) -> npt.NDArray[np.float64] | None:
         """Return the best variables found, if any, within a limit of nodes: it is reproducible, unlike seconds."""
         places = [(row, one, value) for row, (terms, *_) in enumerate(self._rows) for one, value in terms.items()]
         rows, columns, values = zip(*places, strict=True)
@@ -64,7 +94,7 @@ class IntegerProgram:
         # Reaching the limit of nodes has no status.
         if answer.status not in (0, 1, 2) and "limit" not in answer.message:
             raise MorelloError(f"an integer program fails: {answer.message}", "this is a bug: please report it")
-        return None if answer.x is None else [*map(float, answer.x)]
+        return answer.x
 
 
 @contextmanager
@@ -84,15 +114,10 @@ def _silenced() -> Generator[None]:
         os.close(nowhere)
 
 
-def added(*sums: Sum) -> dict[int, float]:
-    """Return the sum of several."""
+def added(*sums: Sum, factor: float = 1.0) -> dict[int, float]:
+    """Return the sum of several, times a factor."""
     total: dict[int, float] = {}
     for one in sums:
         for at, value in one.items():
-            total[at] = total.get(at, 0.0) + value
+            total[at] = total.get(at, 0.0) + factor * value
     return total
-
-
-def times(terms: Sum, factor: float) -> dict[int, float]:
-    """Return a multiple of a sum."""
-    return {at: factor * value for at, value in terms.items()}
