@@ -77,7 +77,7 @@ def mapped(goal: Goal, name: str) -> Moments:
     proposals = mappers_for(TARGET)[name].propose(goal.spec, goal.target, 0)
     for proposal in islice(with_feedback(proposals), PROPOSALS):
         try:
-            cost = mapping.program(name, proposal).cost
+            cost = mapping.program(tuple(proposal)).cost
         except MorelloError:
             continue
         if not moments or cost < moments[-1][1]:

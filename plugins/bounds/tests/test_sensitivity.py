@@ -36,8 +36,8 @@ def ishigami(x: Sequence[float]) -> float:
 def test_known_indices() -> None:
     inputs = [Input(name, "number", -math.pi, math.pi) for name in "abc"]
     found = sobol_indices(inputs, ishigami, 4096, seed=0)
-    assert [one.first for one in found] == pytest.approx([0.314, 0.442, 0.0], abs=0.02)
-    assert [one.total for one in found] == pytest.approx([0.558, 0.442, 0.244], abs=0.02)
+    assert [one.alone for one in found] == pytest.approx([0.314, 0.442, 0.0], abs=0.02)
+    assert [one.in_all for one in found] == pytest.approx([0.558, 0.442, 0.244], abs=0.02)
 
 
 def test_a_seed_gives_the_same_again() -> None:
@@ -51,7 +51,7 @@ def test_a_seed_gives_the_same_again() -> None:
 
 def test_nothing_depends_on_what_a_constant_is() -> None:
     (found,) = sobol_indices([Input("a", "number", 0.0, 1.0)], lambda x: 3.0, 8, 0)
-    assert (found.first, found.total) == (0.0, 0.0)
+    assert (found.alone, found.in_all) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("shape", [(64, 512, 128), (2048, 2048, 2048), (1, 4096, 64)])
@@ -64,20 +64,20 @@ def test_estimates_are_near_the_bound(shape: tuple[int, int, int], memory: int) 
 def test_what_the_bound_on_moving_depends_on() -> None:
     """Sizes of a large cube count alike; where everything fits into L2, its size does not count."""
     found = sobol_indices(*of_bound(MovesModel.of(spec(1024, 1024, 1024), TARGET)), 32, 0)
-    sizes = [one.total for one in by_name(found, "size").values()]
+    sizes = [one.in_all for one in by_name(found, "size").values()]
     assert len(sizes) == 3
     assert max(sizes) < 1.3 * min(sizes)
-    assert by_name(found, "price")["GL"].total > by_name(found, "price")["L2"].total
+    assert by_name(found, "price")["GL"].in_all > by_name(found, "price")["L2"].in_all
     small = sobol_indices(*of_bound(MovesModel.of(spec(64, 64, 64), TARGET)), 16, 0)
-    assert by_name(small, "memory")["L2"].total == 0
-    assert sum(one.total for one in by_name(small, "size").values()) > 0.3
+    assert by_name(small, "memory")["L2"].in_all == 0
+    assert sum(one.in_all for one in by_name(small, "size").values()) > 0.3
 
 
 def test_tiles_that_all_fit_decide_nothing() -> None:
     found = sobol_indices(*of_tiles(MovesModel.of(spec(64, 512, 128), TARGET)), 16, 0)
     tiles = by_name(found, "tile")
-    assert all(tiles[f"{loop} in L2"].total < 0.05 for loop in "mkn")
-    assert max(tiles[f"{loop} in L1"].total for loop in "mkn") > 0.1
+    assert all(tiles[f"{loop} in L2"].in_all < 0.05 for loop in "mkn")
+    assert max(tiles[f"{loop} in L1"].in_all for loop in "mkn") > 0.1
     assert {*by_name(found, "order")} == {f"first loop in {level}" for level in ("VRF", "L1", "L2")}
 
 

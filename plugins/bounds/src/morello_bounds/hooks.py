@@ -6,6 +6,7 @@ Implement the hook in a module or object, mark it with `hookimpl`, and name that
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 import attrs
 import pluggy
@@ -37,14 +38,9 @@ class Mapper:
     adaptive: bool = False
 
 
-def with_feedback(proposals: Iterable[Schedule]) -> Generator[Schedule, float | None, None]:
-    """Yield proposals. Values sent back are passed on if the proposals come from a generator."""
-    if isinstance(proposals, Generator):
-        yield from proposals
-    else:
-        # Not `yield from`: a plain iterator has no method `send`.
-        for one in proposals:  # noqa: UP028
-            yield one
+def with_feedback(proposals: Iterable[Schedule]) -> Generator[Schedule, Any, None]:
+    """Return proposals as a generator. Values sent to it are passed on if the mapper's proposals are one."""
+    return proposals if isinstance(proposals, Generator) else (one for one in proposals)
 
 
 @hookspec

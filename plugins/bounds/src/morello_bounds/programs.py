@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -20,13 +20,15 @@ from scipy.sparse import csr_array
 from morello.errors import MorelloError
 from morello_bounds.linear import Row, dot, solved
 
+#: An array, or sequences of exact or inexact numbers.
+Numbers: TypeAlias = npt.ArrayLike | Sequence[Any]
 #: Constraints with less slack than this are equalities.
 TIGHT = 1e-7
 #: A sum of variables, each times a factor.
 Sum = Mapping[int, float]
 
 
-def minimum(costs: npt.ArrayLike, rows: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def minimum(costs: Numbers, rows: Numbers, right: Numbers) -> npt.NDArray[np.float64]:
     """Return about the x ≥ 0 of least costs · x with rows · x ≥ right. Raises MorelloError without an optimum."""
     costs, rows, right = (np.asarray(one, dtype=float) for one in (costs, rows, right))
     answer = linprog(costs, A_ub=-rows, b_ub=-right, method="highs-ds")

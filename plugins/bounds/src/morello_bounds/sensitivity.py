@@ -7,10 +7,9 @@ is the logarithm of a cost, so that a factor of two counts the same everywhere.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -48,46 +47,34 @@ class SobolIndex:
 
     name: str
     kind: str
-    first: float
-    first_error: float
-    total: float
-    total_error: float
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        return self.first, self.first_error, self.total, self.total_error
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the index as JSON has it."""
-        names = ("name", "kind", "alone", "alone_error", "in_all", "in_all_error")
-        return dict(zip(names, (self.name, self.kind, *self.shares), strict=True))
-
-
-def sobol(name: str) -> Any:
-    """Return a module of SALib: `sample` or `analyze`. Raises MorelloError if it is not installed."""
-    try:
-        return importlib.import_module(f"SALib.{name}.sobol")
-    except ImportError as error:
-        message = "sensitivity needs SALib, which is not installed"
-        raise MorelloError(message, "pip install 'morello-bounds[sensitivity]'") from error
+    alone: float
+    alone_error: float
+    in_all: float
+    in_all_error: float
 
 
 def sobol_indices(
     inputs: Sequence[Input], result: Callable[[Sequence[float]], float], samples: int, seed: int
 ) -> list[SobolIndex]:
-    """Return the index of each input. Raises MorelloError if `samples` is not a power of two."""
+    """Return the index of each input. Raises MorelloError without SALib, and for `samples` not a power of two."""
+    try:
+        from SALib.analyze.sobol import analyze
+        from SALib.sample.sobol import sample
+    except ImportError as error:
+        message = "sensitivity needs SALib, which is not installed"
+        raise MorelloError(message, "pip install 'morello-bounds[sensitivity]'") from error
     if samples < 2 or samples & (samples - 1):
         raise MorelloError(f"{samples} samples are not a power of two", "Sobol's sequences need one, such as 64 or 128")
     if not inputs:
         raise MorelloError("no input varies", "take a Spec with loops of more than one point")
     names, bounds = [f"{one.kind} {one.name}" for one in inputs], [[one.low, one.high] for one in inputs]
     problem = {"num_vars": len(inputs), "names": names, "bounds": bounds}
-    points = sobol("sample").sample(problem, samples, calc_second_order=False, seed=seed)
+    points = sample(problem, samples, calc_second_order=False, seed=seed)
     results = np.array([result([float(value) for value in point]) for point in points])
     columns = [[0.0] * len(inputs)] * 4
     if np.ptp(results) > 0:
         # SALib treats a seed of 0 as no seed.
-        found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed + 1)
+        found = analyze(problem, results, calc_second_order=False, seed=seed + 1)
         columns = [[float(value) for value in found[name]] for name in ("S1", "S1_conf", "ST", "ST_conf")]
     return [SobolIndex(one.name, one.kind, *values) for one, *values in zip(inputs, *columns, strict=True)]
 
@@ -176,6 +163,10 @@ def of_tiles(model: MovesModel) -> Model:
         return math.log(max(1.0, model.cost(moved, [1.0] * len(model.cuts))))
 
     return inputs, result
+
+
+#: The models, by the input that they vary: the values of `morello bound --sensitivity --of`.
+MODELS = {"bound": of_bound, "tiles": of_tiles}
 
 
 def filled(model: MovesModel, shape: Sequence[float], memory: int) -> list[int]:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from morello_bounds import hooks
 from morello_bounds.certificate import cuts_of
 from morello_bounds.hooks import Mapper, hookimpl
-from morello_bounds.mappers import BO, CONV_LP, GRADIENT, GREEDY, INTEGER_TILE, LP, MPLP, RANDOM, STANDARD, mappers_for
-from morello_bounds.mappers.bayesian import bayesian
-from morello_bounds.mappers.linear_programs import table_tile
+from morello_bounds.mappers import STANDARD, mappers_for
+from morello_bounds.mappers.bayesian import BO, bayesian
+from morello_bounds.mappers.direct import GREEDY, INTEGER_TILE, RANDOM
+from morello_bounds.mappers.gradient import GRADIENT
+from morello_bounds.mappers.linear_programs import CONV_LP, LP, MPLP, table_tile
 from morello_bounds.mappers.mapped import Completion
 from morello_bounds.mappers.plan import TileContext, tiling_plans
 from morello_bounds.nest import nest_of

@@ -10,23 +10,18 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import Made, Size, facts_of, json_option, make, print_json, with_goals
+from morello.cli.common import Size, facts_of, json_option, make, print_json, with_goals
 from morello.db.store import SpecStore
-from morello.errors import MorelloError, Undecided
+from morello.errors import MorelloError
 from morello.frontend.diagnostics import read_file
-from morello.kernels.machine import MemoryLevel
-from morello.kernels.target import Target
 from morello.report.tables import Column, print_table
 from morello.report.words import cost_words, size
-from morello_bounds.certificate import Certificate, Cut, certificate, cuts_of, verify
-from morello_bounds.cli import print_head, seed_option
+from morello_bounds.cli import print_head, proof_of, seed_option
 from morello_bounds.cli.algorithms import compare_algorithms
-from morello_bounds.nest import is_single
-from morello_bounds.proofs import prices_as_json, segments_as_json, verify_json
-from morello_bounds.randomized import RandomProduct, random_products
-from morello_bounds.sensitivity import MovesModel, of_bound, of_tiles, sobol_indices
-from morello_bounds.tiles import Tiling, best_tiling, largest_tile
-from morello_bounds.traffic import check, program_traffic, reads_beyond
+from morello_bounds.proofs import verify_json
+from morello_bounds.report import Boundary, BoundReport, bound
+from morello_bounds.sensitivity import MODELS, MovesModel, sobol_indices
+from morello_bounds.tiles import Tiling, largest_tile
 
 _COLUMNS = [
     Column("between"),
@@ -47,8 +42,6 @@ _SENSITIVITY_COLUMNS = [
     Column("in all", number=True),
     Column("±", number=True, spare=1),
 ]
-#: The models of --sensitivity, by the name that --of gives.
-_MODELS = {"bound": of_bound, "tiles": of_tiles}
 #: The modes of the command, and the parameters and options that belong to them.
 _OPTIONS = [
     ("algorithms", "fast_memory", "--fast-memory"),
@@ -57,91 +50,6 @@ _OPTIONS = [
     ("sensitivity", "samples", "--samples"),
     ("sensitivity", "seed", "--seed"),
 ]
-
-
-@attrs.frozen
-class Boundary:
-    """A boundary between levels: its bound, a tiling near it, and the bytes that the program moves, if there is one."""
-
-    cut: Cut
-    fast: MemoryLevel
-    slow: MemoryLevel
-    tiling: Tiling | None
-    program: int | None
-    #: Whether kernels of the program may read more than `program` counts.
-    reads_beyond: bool
-
-    @classmethod
-    def of(cls, goal: Goal, made: Made | None, cut: Cut) -> Boundary:
-        target, nest, level = goal.target, cut.traffic.nest, cut.level
-        tiled = is_single(goal.spec) and cut.traffic.resident <= nest.indirect
-        tiling = best_tiling(nest, cut.traffic.memory) if tiled else None
-        program = made and program_traffic(made.kernel.impl, target, level)
-        beyond = made is not None and reads_beyond(made.kernel.impl, target, level)
-        return cls(cut, target.levels[level - 1], target.levels[level], tiling, program, beyond)
-
-    @property
-    def name(self) -> str:
-        return f"{self.slow.name} ⇄ {self.fast.name}"
-
-    @property
-    def lines(self) -> int:
-        """Return the bound in lines of the slow level."""
-        return -(-self.cut.traffic.bytes // self.slow.unit)
-
-    @property
-    def ratio(self) -> float | None:
-        """Return the bytes of the program divided by the bound; None without a program or for a bound of 0."""
-        if self.program is None or not self.cut.traffic.bytes:
-            return None
-        return self.program / self.cut.traffic.bytes
-
-
-@attrs.frozen
-class BoundReport:
-    """All bounds of a goal, and its program. Without one, or without a certified cost, the reason is in words."""
-
-    goal: Goal
-    made: Made | None
-    undecided: str
-    boundaries: list[Boundary]
-    certified: Certificate | None
-    reason: str
-
-    @classmethod
-    def of(cls, goal: Goal, db: SpecStore | None, level: str | None) -> BoundReport:
-        """Return the report of a goal; for one boundary only if a level is given."""
-        made, undecided, certified, reason = None, "", None, ""
-        try:
-            made = make(goal, db)
-        except Undecided as error:
-            undecided = error.message
-        cuts = cuts_of(goal.spec, goal.target)
-        chosen = [cut for cut in cuts if level is None or goal.target.levels[cut.level - 1].name == level]
-        boundaries = [Boundary.of(goal, made, cut) for cut in chosen]
-        try:
-            certified = certificate(goal.spec, goal.target)
-        except MorelloError as error:
-            reason = error.message
-        return cls(goal, made, undecided, boundaries, certified, reason)
-
-    @property
-    def gap(self) -> float | None:
-        """Return by which share the program costs more than the certified bound."""
-        return self.made.kernel.cost / self.certified.cost - 1 if self.certified and self.made else None
-
-    @property
-    def numbers(self) -> list[tuple[Boundary, RandomProduct]]:
-        """Return the boundaries with a bound on moves and random numbers together."""
-        known = random_products(self.goal.spec, self.goal.target, [one.cut for one in self.boundaries])
-        return [(one, known[one.cut.level]) for one in self.boundaries if one.cut.level in known]
-
-    def verify(self) -> None:
-        """Verify all proofs in exact arithmetic. Raises MorelloError for one that does not hold."""
-        for one in self.boundaries:
-            check(one.cut.traffic)
-        if self.certified is not None:
-            verify(self.certified)
 
 
 @click.command("bound")
@@ -165,7 +73,7 @@ class BoundReport:
 @click.option(
     "--of",
     "model",
-    type=click.Choice([*_MODELS]),
+    type=click.Choice([*MODELS]),
     default="bound",
     help="With --sensitivity: the least cost of moves, or their cost in tiles of random sizes and orders."
     "  [default: bound]",
@@ -179,22 +87,7 @@ class BoundReport:
 )
 @seed_option("With --sensitivity: seed of the samples.")
 @json_option
-def command(
-    goals: Sequence[Goal],
-    db: SpecStore | None,
-    level: str | None,
-    explain: bool,
-    checked: bool,
-    proofs: str | None,
-    algorithms: bool,
-    fast_memory: Sequence[int],
-    plot: str | None,
-    sensitivity: bool,
-    model: str,
-    samples: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool, **options: Any) -> None:
     """Show the bytes that every program of FILE moves, the cost it has at least, and the gap of the program found.
 
     \b
@@ -217,36 +110,33 @@ def command(
     --sensitivity shows the share of the variance that each input explains `alone` and `in all`, that is together with
     others, each with its 95 % error.
     """
-    _check_mode(algorithms, sensitivity)
-    if algorithms:
-        compare_algorithms(goals, fast_memory, plot, as_json)
-        return
-    if sensitivity:
-        _print_sensitivity(goals, model, samples, seed, as_json)
-        return
-    if proofs is not None:
-        _verify_file(goals, proofs, as_json)
-        return
-    reports: list[dict[str, Any]] = []
-    for goal in goals:
-        _check_level(goal.target, level)
-        report = BoundReport.of(goal, db, level)
-        if checked:
-            report.verify()
+    _check_mode(**options)
+    if options["algorithms"]:
+        compare_algorithms(goals, options["fast_memory"], options["plot"], as_json)
+    elif options["sensitivity"]:
+        _print_sensitivity(goals, options["model"], options["samples"], options["seed"], as_json)
+    elif options["proofs"] is not None:
+        _verify_file(goals, options["proofs"], as_json)
+    else:
+        reports: list[dict[str, Any]] = []
+        for goal in goals:
+            report = bound(goal, lambda goal: make(goal, db).kernel, options["level"])
+            if options["checked"]:
+                report.verify()
+            if as_json:
+                reports.append({**facts_of(goal), **report.as_json(), "checked": options["checked"]})
+                continue
+            _print(report)
+            if options["explain"]:
+                _explain(report)
+            if options["checked"]:
+                click.echo("checked: all proofs hold in exact arithmetic")
+            click.echo()
         if as_json:
-            reports.append(_as_dict(report, checked))
-            continue
-        _print(report)
-        if explain:
-            _explain(report)
-        if checked:
-            click.echo("checked: all proofs hold in exact arithmetic")
-        click.echo()
-    if as_json:
-        print_json(reports)
+            print_json(reports)
 
 
-def _check_mode(algorithms: bool, sensitivity: bool) -> None:
+def _check_mode(algorithms: bool, sensitivity: bool, **_: Any) -> None:
     """Raise UsageError for two modes at once, and for options of a mode that is not chosen."""
     if algorithms and sensitivity:
         raise click.UsageError("--algorithms and --sensitivity exclude each other")
@@ -286,30 +176,22 @@ def _verify_file(goals: Sequence[Goal], path: str, as_json: bool) -> None:
         print_json(found)
 
 
-def _check_level(target: Target, level: str | None) -> None:
-    """Raise MorelloError for a level that no boundary is behind."""
-    if level is None:
-        return
-    behind = [fast.name for fast, slow in zip(target.levels, target.levels[1:], strict=False) if not slow.is_register]
-    target.level(level)
-    if level not in behind:
-        raise MorelloError(f"no boundary is behind {level}", f"boundaries are behind {', '.join(behind)}")
-
-
 def _print(report: BoundReport) -> None:
-    goal, made, certified = report.goal, report.made, report.certified
+    goal, kernel, certified = report.goal, report.kernel, report.certified
     print_head(goal)
     print_table(_COLUMNS, [_row(one) for one in report.boundaries])
-    for one, numbers in report.numbers:
+    for level, numbers in report.numbers.items():
+        slow, fast = goal.target.levels[level], goal.target.levels[level - 1]
         both = f"moves and numbers together cost at least as much as moving {numbers.bytes:,} bytes"
         click.echo(
-            f"numbers  {one.name}: generating one costs as much as moving {float(numbers.generating):.3g} values; "
+            f"numbers  {slow.name} ⇄ {fast.name}: generating one costs as much as moving "
+            f"{float(numbers.generating):.3g} values; "
             f"{both if numbers.bytes else 'there are too few points for a bound on both'}"
         )
-    if made is None:
+    if kernel is None:
         click.echo(f"program  none yet: {report.undecided}; --prove goes on")
     else:
-        click.echo(f"program  costs {cost_words(made.kernel.cost, goal.target)}; {made.proof}")
+        click.echo(f"program  costs {cost_words(kernel.cost, goal.target)}; {proof_of(kernel)}")
     if certified is None:
         click.echo(f"bound    no cost is certified: {report.reason}")
         return
@@ -322,17 +204,16 @@ def _print(report: BoundReport) -> None:
 
 
 def _row(one: Boundary) -> list[str]:
-    bound, ratio = one.cut.traffic, one.ratio
     return [
-        one.name,
-        size(bound.memory),
-        f"{bound.bytes:,}",
+        f"{one.slow} ⇄ {one.fast}",
+        size(one.memory),
+        f"{one.bytes:,}",
         f"{one.lines:,}",
-        bound.binding,
-        _tile(one.tiling) if one.tiling else "–",
-        f"{one.tiling.bytes:,}" if one.tiling else "–",
+        one.binding,
+        _tile(one.tile) if one.tile else "–",
+        f"{one.tile.bytes:,}" if one.tile else "–",
         "–" if one.program is None else f"{one.program:,}",
-        "–" if ratio is None else f"{ratio:.2f}",
+        "–" if one.ratio is None else f"{one.ratio:.2f}",
     ]
 
 
@@ -343,17 +224,17 @@ def _tile(tiling: Tiling) -> str:
 def _explain(report: BoundReport) -> None:
     """Print the proofs of a report."""
     for one in report.boundaries:
-        bound, proof = one.cut.traffic, one.cut.traffic.segments
-        click.echo(f"{one.name}: operands hold {bound.compulsory:,} bytes")
+        nest, proof = one.cut.traffic.nest, one.segments
+        click.echo(f"{one.slow} ⇄ {one.fast}: operands hold {one.compulsory:,} bytes")
         if proof is not None:
             click.echo(
                 f"  {proof.term}; a segment that loads {proof.loaded:,} bytes has at most {proof.largest():,.0f} points"
                 f" of {proof.nest.points:,}: at least {float(proof.share):,.2f} segments, {proof.bytes:,} bytes"
             )
-        tiles = [largest_tile(bound.nest, bound.memory, alpha) for alpha in (0.0, 0.5, 1.0)] if one.tiling else []
+        tiles = [largest_tile(nest, one.memory, alpha) for alpha in (0.0, 0.5, 1.0)] if one.tile else []
         for sizes, tile in {"×".join(f"{length:.3g}" for length in tile.sizes): tile for tile in tiles}.items():
             click.echo(f"  largest tile whose operands fit one at a time: {sizes}, {tile.points:,.0f} points")
-        if one.reads_beyond:
+        if one.kernels_read_beyond:
             click.echo("  kernels of the program have operands on the slow side, which they may read more than once")
     certified = report.certified
     if certified is None:
@@ -365,60 +246,25 @@ def _explain(report: BoundReport) -> None:
         click.echo(f"{name}: {float(touch):.4g} per byte moved once, {float(again):.4g} per byte moved again")
 
 
-def _as_dict(report: BoundReport, checked: bool) -> dict[str, Any]:
-    made, certified = report.made, report.certified
-    numbers = [
-        {"fast": one.fast.name, "slow": one.slow.name, "generating": float(random.generating)}
-        | {"memory": random.memory, "bytes": random.bytes}
-        for one, random in report.numbers
-    ]
-    return {
-        **facts_of(report.goal),
-        "boundaries": [_boundary_as_dict(one) for one in report.boundaries],
-        "numbers": numbers,
-        "cost": made and made.kernel.cost,
-        "low": made and made.kernel.low,
-        "certified": certified and certified.cost,
-        "why": report.reason or None,
-        "gap": report.gap,
-        "prices": certified and prices_as_json(certified, report.goal.target),
-        "checked": checked,
-    }
-
-
-def _boundary_as_dict(one: Boundary) -> dict[str, Any]:
-    bound, proof, tiling = one.cut.traffic, one.cut.traffic.segments, one.tiling
-    return {
-        "fast": one.fast.name,
-        "slow": one.slow.name,
-        "memory": bound.memory,
-        "bytes": bound.bytes,
-        "lines": one.lines,
-        "compulsory": bound.compulsory,
-        "binding": bound.binding,
-        "segments": None if proof is None else segments_as_json(proof),
-        "tile": tiling and attrs.asdict(tiling),
-        "program": one.program,
-        "kernels_read_beyond": one.reads_beyond,
-        "ratio": one.ratio,
-    }
-
-
 def _print_sensitivity(goals: Sequence[Goal], model: str, samples: int, seed: int, as_json: bool) -> None:
     """Print a table of Sobol's indices for each goal, the largest total index first."""
     found = [
-        (goal, sobol_indices(*_MODELS[model](MovesModel.of(goal.spec, goal.target)), samples, seed)) for goal in goals
+        (goal, sobol_indices(*MODELS[model](MovesModel.of(goal.spec, goal.target)), samples, seed)) for goal in goals
     ]
     if as_json:
         how = {"of": model, "samples": samples, "seed": seed}
-        print_json([{**facts_of(goal), **how, "inputs": [one.as_dict() for one in rows]} for goal, rows in found])
+        print_json([{**facts_of(goal), **how, "inputs": [*map(attrs.asdict, rows)]} for goal, rows in found])
         return
     for goal, rows in found:
         print_head(goal)
-        # Estimates of an index of 0 may be slightly negative.
         cells = [
-            (one.name, one.kind, *(f"{100 * max(0.0, share):.0f} %" for share in one.shares))
-            for one in sorted(rows, key=lambda one: -one.total)
+            [one.name, one.kind, *map(_percent, (one.alone, one.alone_error, one.in_all, one.in_all_error))]
+            for one in sorted(rows, key=lambda one: -one.in_all)
         ]
         print_table(_SENSITIVITY_COLUMNS, cells)
         click.echo()
+
+
+def _percent(share: float) -> str:
+    # Estimates of an index of 0 may be slightly negative.
+    return f"{100 * max(0.0, share):.0f} %"

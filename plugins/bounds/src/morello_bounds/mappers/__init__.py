@@ -13,11 +13,10 @@ from morello.plugins.discovery import contributions, load
 from morello.schedule import Schedule
 from morello_bounds import hooks
 from morello_bounds.hooks import Mapper, with_feedback
-from morello_bounds.mappers.bayesian import BO, bayesian
+from morello_bounds.mappers.bayesian import BO, History, bayesian
 from morello_bounds.mappers.cosa import COSA
 from morello_bounds.mappers.direct import GREEDY, INTEGER_TILE, RANDOM
 from morello_bounds.mappers.gradient import GRADIENT
-from morello_bounds.mappers.history import History
 from morello_bounds.mappers.linear_programs import CONV_LP, LP, MPLP
 
 #: The mappers of every target.
@@ -54,20 +53,3 @@ def hybrid(others: Sequence[Mapper]) -> Mapper:
             yield from with_feedback(mapper.propose(spec, target, seed))
 
     return Mapper(HYBRID, propose, f"the best of {', '.join(one.name for one in others)}")
-
-
-__all__ = [
-    "BO",
-    "CONV_LP",
-    "COSA",
-    "GRADIENT",
-    "GREEDY",
-    "HYBRID",
-    "INTEGER_TILE",
-    "LP",
-    "MPLP",
-    "RANDOM",
-    "STANDARD",
-    "hybrid",
-    "mappers_for",
-]

@@ -8,11 +8,12 @@ count.
 
 from __future__ import annotations
 
-import importlib
+import json
 import math
 import warnings
 from collections.abc import Generator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -21,11 +22,11 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from morello.errors import MorelloError
+from morello.frontend.diagnostics import read_file
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule
 from morello_bounds.hooks import Mapper
-from morello_bounds.mappers.history import History, MapperTrial
 from morello_bounds.mappers.plan import TileAndOrder, TileContext, tiled_levels, tiling_plans
 from morello_bounds.nest import nest_of
 from morello_bounds.tiles import stretched
@@ -43,6 +44,58 @@ _STEP = 0.1
 _NO_PROGRAM = 2.0
 #: The most trials of other Specs that are used, the latest ones: the work grows with their cube.
 _MOST = 120
+
+
+@attrs.frozen
+class MapperTrial:
+    """A point of a task and the logarithm of its value, less is better; None without a program."""
+
+    task: tuple[float, ...]
+    point: tuple[float, ...]
+    value: float | None = None
+
+
+@attrs.define
+class History:
+    """Trials of one objective by kind of task, read from a file of JSON lines if given, and appended to it.
+
+    Raises MorelloError for a file that cannot be read or has another format.
+    """
+
+    path: Path | None = None
+    objective: str = "cost"
+    _known: dict[str, list[MapperTrial]] = attrs.field(factory=dict[str, "list[MapperTrial]"], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.path is None or not self.path.exists():
+            return
+        for number, line in enumerate(read_file(str(self.path)).splitlines(), 1):
+            try:
+                kind, objective, task, point, value = json.loads(line)
+                trial = MapperTrial(tuple(map(float, task)), tuple(map(float, point)), value)
+                numbers = (*trial.task, *trial.point, value or 0.0)
+                if not all(map(math.isfinite, numbers)) or not isinstance(kind, str):
+                    raise ValueError(line)
+            except (ValueError, TypeError) as error:
+                hint = "name another file; it is created if it does not exist"
+                raise MorelloError(f"{self.path}, line {number}: not a trial of the mapper bo", hint) from error
+            if objective == self.objective:
+                self._known.setdefault(kind, []).append(trial)
+
+    def of(self, kind: str) -> Sequence[MapperTrial]:
+        """Return the trials of a kind of task, the oldest first."""
+        return tuple(self._known.get(kind, ()))
+
+    def add(self, kind: str, trial: MapperTrial) -> None:
+        """Add a trial. Raises MorelloError where the file cannot be written."""
+        self._known.setdefault(kind, []).append(trial)
+        if self.path is None:
+            return
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                print(json.dumps([kind, self.objective, *attrs.astuple(trial)]), file=file)
+        except OSError as error:
+            raise MorelloError(f"cannot write {self.path}: {error.strerror}", "name another file") from error
 
 
 @attrs.frozen
@@ -126,14 +179,16 @@ class Bayesian:
 def _process(seed: int) -> Any:
     """Return a process with a length scale per input. Raises MorelloError without scikit-learn."""
     try:
-        processes = importlib.import_module("sklearn.gaussian_process")
-        kernels = importlib.import_module("sklearn.gaussian_process.kernels")
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import Matern, WhiteKernel
     except ImportError as error:
         hint = "pip install 'morello-bounds[bo]'"
         raise MorelloError("the mapper bo needs scikit-learn, which is not installed", hint) from error
-    return lambda inputs: processes.GaussianProcessRegressor(
-        kernels.Matern(length_scale=np.ones(inputs), length_scale_bounds=(0.05, 20.0), nu=2.5)
-        + kernels.WhiteKernel(1e-3, (1e-5, 1e-1)),
+    # Its types allow one length scale only.
+    kernel: Any = Matern
+    return lambda inputs: GaussianProcessRegressor(
+        kernel(length_scale=np.ones(inputs), length_scale_bounds=(0.05, 20.0), nu=2.5)
+        + WhiteKernel(1e-3, (1e-5, 1e-1)),
         normalize_y=True,
         random_state=seed,
     )

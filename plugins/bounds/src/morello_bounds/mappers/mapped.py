@@ -32,18 +32,31 @@ BUDGET = SearchBudget(expansions=20_000)
 class MappedProgram:
     """The program of a proposal: statements taken, statements refused with reasons, bytes `moved` across each cut."""
 
-    mapper: str
-    schedule: Schedule
-    refused: tuple[tuple[str, str], ...]
     goal: Goal = attrs.field(repr=False)
     cost: int
     moved: tuple[int, ...]
+    schedule: Schedule = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    #: The time of a call, if measured.
     seconds: float | None = None
+
+    @classmethod
+    def of(cls, goal: Goal, cuts: Sequence[Cut]) -> MappedProgram:
+        """Return the program of a goal, with what it moves across the cuts."""
+        across = tuple(program_traffic(goal.impl, goal.target, cut.level) for cut in cuts)
+        return cls(goal, int(cost_and_peak(goal.impl).cost), across)
 
     @property
     def text(self) -> str:
         """Return the statements taken, in the syntax of Spec files."""
         return schedule_text(self.schedule)
+
+    def timed(self, compiler: str | None = None) -> MappedProgram:
+        """Return the program with the shortest time of a call. Raises MorelloError if it cannot be built or run."""
+        goal = self.goal
+        program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
+        function = NativeFunction(goal.impl, goal.target, program, compiler)
+        return attrs.evolve(self, seconds=bench(function, _MEASURED).best)
 
 
 #: Errors of proposals without a program.
@@ -71,10 +84,11 @@ class Completion:
     cuts: Sequence[Cut]
     budget: SearchBudget = BUDGET
     compiler: str | None = None
-    _known: dict[str, MappedProgram | MorelloError] = attrs.field(
-        factory=dict[str, "MappedProgram | MorelloError"], init=False
+    _known: dict[Schedule, MappedProgram | MorelloError] = attrs.field(
+        factory=dict[Schedule, "MappedProgram | MorelloError"], init=False
     )
-    _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
+    #: Measured programs, by a key that is the same for equal C.
+    _timed: dict[str, float | None] = attrs.field(factory=dict[str, "float | None"], init=False)
     _searches: Searches = attrs.field(init=False)
     #: Searches of a smaller space.
     _smaller: Searches = attrs.field(init=False)
@@ -90,51 +104,42 @@ class Completion:
         """
         made: list[MappedProgram] = []
         faults: list[MorelloError] = []
-        values: dict[Schedule, float | None] = {}
         proposals = _proposals(mapper, self.goal, seed)
-        proposal = next(proposals, None)
-        while proposal is not None:
-            if proposal not in values:
-                values[proposal] = None
+        with suppress(StopIteration):
+            proposal = next(proposals)
+            while True:
+                value = None
                 try:
-                    program = self.program(mapper.name, proposal)
-                    made.append(self.timed(program) if objective == TIME else program)
-                    values[proposal] = float(OBJECTIVES[objective](made[-1])[0])
+                    made.append(self.program(proposal, timed=objective == TIME))
+                    value = float(OBJECTIVES[objective](made[-1])[0])
                 except _NO_PROGRAM as error:
                     faults.append(error)
-            try:
-                proposal = proposals.send(values[proposal])
-            except StopIteration:
-                break
+                proposal = proposals.send(value)
         if made:
             return min(made, key=OBJECTIVES[objective])
         if faults:
             raise MorelloError(f"no proposal has a program: {faults[0].message}", faults[0].hint)
         raise MorelloError("it proposes nothing for this Spec", "try another mapper: `morello map FILE --list`")
 
-    def program(self, name: str, proposal: Sequence[Statement]) -> MappedProgram:
-        """Return the program of a proposal. Raises one of _NO_PROGRAM."""
-        key = schedule_text(proposal)
-        if key not in self._known:
+    def program(self, proposal: Schedule, timed: bool = False) -> MappedProgram:
+        """Return the program of a proposal. Raises one of _NO_PROGRAM, and MorelloError if it cannot be timed."""
+        if proposal not in self._known:
             try:
-                self._known[key] = self._completed(proposal)
+                self._known[proposal] = self._completed(proposal)
             except _NO_PROGRAM as error:
-                self._known[key] = error
-        known = self._known[key]
+                self._known[proposal] = error
+        known = self._known[proposal]
         if isinstance(known, MorelloError):
             raise known
-        return attrs.evolve(known, mapper=name)
-
-    def timed(self, one: MappedProgram) -> MappedProgram:
-        """Return a program with its time; equal C is measured once. Raises MorelloError if it cannot be built."""
-        key = program_key(one.goal.impl, one.goal.target)
+        if not timed:
+            return known
+        key = program_key(known.goal.impl, known.goal.target)
         if key not in self._timed:
-            self._timed[key] = seconds_of(one.goal, self.compiler)
-        return attrs.evolve(one, seconds=self._timed[key])
+            self._timed[key] = known.timed(self.compiler).seconds
+        return attrs.evolve(known, seconds=self._timed[key])
 
     def _completed(self, proposal: Sequence[Statement]) -> MappedProgram:
-        target = self.goal.target
-        goal = Goal.of(self.goal.spec, target, self.goal.name, self._searches, self.goal.signature)
+        goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
         taken: list[Statement] = []
         refused: list[tuple[str, str]] = []
         for statement in proposal:
@@ -150,9 +155,8 @@ class Completion:
             # Otherwise search would do all the work.
             why = f": {refused[0][1]}" if refused else ", as it is empty"
             raise Inapplicable(f"no statement of it applies{why}", "choose another mapper")
-        goal = self._searched(goal)
-        across = tuple(program_traffic(goal.impl, target, cut.level) for cut in self.cuts)
-        return MappedProgram("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
+        program = MappedProgram.of(self._searched(goal), self.cuts)
+        return attrs.evolve(program, schedule=tuple(taken), refused=tuple(refused))
 
     def _searched(self, goal: Goal) -> Goal:
         """Complete a goal by search, in the smaller space if shapes are many or the budget is too small."""
@@ -174,12 +178,6 @@ class Completion:
         smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
         # Bounds proven in the smaller space do not hold in the whole one.
         return attrs.evolve(goal, position=Position(self._in_all(smaller).impl))
-
-
-def seconds_of(goal: Goal, compiler: str | None = None) -> float:
-    """Return the shortest time of a call in seconds. Raises MorelloError if the program cannot be built or run."""
-    program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
-    return bench(NativeFunction(goal.impl, goal.target, program, compiler), _MEASURED).best
 
 
 def _proposals(mapper: Mapper, goal: Goal, seed: int) -> Generator[Schedule, float | None]:
