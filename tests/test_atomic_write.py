@@ -1,4 +1,4 @@
-"""Files are made aside; what killed processes leave there goes when the file is made again, and nothing else does."""
+"""Files are written aside and moved into place; leftovers of killed processes are removed, and no other files."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ def make(path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_a_killed_process_leaves_is_removed(way: str, tmp_path: Path) -> None:
+def test_files_of_killed_processes_are_removed(way: str, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     with writer(path, way):
         (left,) = hidden(tmp_path)
         make(path, way)
         assert hidden(tmp_path) == [left], "it was still in use"
-    assert hidden(tmp_path) == [left], "nobody could remove it"
+    assert hidden(tmp_path) == [left], "it could not be removed"
     make(path, way)
     assert [one.name for one in tmp_path.iterdir()] == ["file.db"]
 
 
-def test_what_was_just_made_may_be_about_to_be_locked(tmp_path: Path) -> None:
+def test_recent_files_stay_until_they_are_locked(tmp_path: Path) -> None:
     young = tmp_path / ".file.morello-abcdefgh"
     young.mkdir()
     write_file(tmp_path / "file", b"mine")
@@ -106,7 +106,7 @@ def test_any_name_will_do(name: str, tmp_path: Path) -> None:
     assert (tmp_path / name).read_bytes() == b"whole"
 
 
-def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failures_leave_no_files(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(MorelloError, match="cannot be made: No such file"):
         DatabaseFile(tmp_path / "missing" / "file.db")

@@ -1,4 +1,4 @@
-"""Errors say what to do about them: the sources are read for each place that makes one."""
+"""Errors have hints: the sources are read for each place that raises one."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def every() -> list[Made]:
     return [one for file, tree in trees.items() for one in made(tree, file, kinds)]
 
 
-def test_errors_have_a_hint_or_a_reason_for_none(every: list[Made]) -> None:
+def test_errors_have_a_hint_or_a_listed_exception(every: list[Made]) -> None:
     assert len(every) > 250
     bare = [one for one in every if not one.hinted and (one.file, one.message) not in WITHOUT]
     assert not bare, "\n".join(["give each a hint:", *(f"{one.file}:{one.line}: {one.message}" for one in bare)])
 
 
-def test_errors_that_are_listed_are_there_and_have_no_hint(every: list[Made]) -> None:
+def test_listed_exceptions_exist_and_have_no_hint(every: list[Made]) -> None:
     bare = {(one.file, one.message) for one in every if not one.hinted}
     assert not WITHOUT.keys() - bare
 

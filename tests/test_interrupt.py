@@ -1,4 +1,4 @@
-"""Ctrl-C ends waits, whichever thread the signal comes to."""
+"""Ctrl-C ends waits, whichever thread gets the signal."""
 
 from __future__ import annotations
 

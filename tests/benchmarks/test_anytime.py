@@ -1,4 +1,4 @@
-"""The benchmark of searches that may end at any time: what it measures, and what it takes for a miss."""
+"""The benchmark of anytime searches: its measurements, and its criteria for a miss."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_specs_are_many_and_distinct() -> None:
     assert {problem.suite for problem in PROBLEMS.values()} <= set(SUITES)
 
 
-def test_what_is_known_at_a_time() -> None:
+def test_the_bounds_at_a_time() -> None:
     one = course((1.0, 50, math.inf), (2.0, 80, 100), (2.0, 90, 100), (11.0, 100, 100), end="proved", seconds=11.0)
     assert one.after(0.5).gap == math.inf
     assert one.after(10) == Moment(2.0, 90, 100)
@@ -43,7 +43,7 @@ def test_what_is_known_at_a_time() -> None:
     assert one.after(10).gap == pytest.approx(1 / 9)
 
 
-def test_misses_say_what_falls_short() -> None:
+def test_misses_name_the_missing_property() -> None:
     assert course((1.0, 50, math.inf), (11.0, 60, 61)).miss == "no program in 10 s"
     assert course((1.0, 50, math.inf), end="out of memory").miss == "no program in 10 s; out of memory"
     assert course((1.0, 50, 60)).miss == "gap over 5%"

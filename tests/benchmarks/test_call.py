@@ -1,4 +1,4 @@
-"""The benchmark of calls: its problems are Specs, and what is not there is told."""
+"""The benchmark of calls: its problems are Specs, and missing libraries are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_problems_are_specs_and_loops(problem: call.Problem) -> None:
     assert np.allclose(logical.op.evaluate(tuple(map(int, logical.shape)), inputs, [])[0], expected)
 
 
-def test_libraries_that_are_not_there_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_are_not_installed_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     problem, array = call.PROBLEMS["add 4"], np.ones((4, 4), np.float32)
     with pytest.raises(NotInstalled, match="numba is not installed"):

@@ -1,4 +1,4 @@
-"""The benchmark of the cost model: correlations are right, and what is kept can be judged anew."""
+"""The benchmark of the cost model: correlations are right, and stored programs can be scored again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sampled(*pairs: tuple[int, float]) -> list[Sample]:
     return [Sample("random", "", seconds, cost) for cost, seconds in pairs]
 
 
-def test_ranks_correlate_whatever_the_scale() -> None:
+def test_rank_correlation_ignores_the_scale() -> None:
     assert samples.spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 100.0, 101.0])) == pytest.approx(1)
     assert samples.spearman(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, -9.0])) == pytest.approx(-1)
 
@@ -39,7 +39,7 @@ def test_equal_values_share_their_rank() -> None:
     assert math.isnan(samples.spearman(np.array([5.0, 5.0]), np.array([1.0, 2.0])))
 
 
-def test_scores_tell_where_the_cheapest_stands() -> None:
+def test_scores_give_the_rank_of_the_cheapest() -> None:
     found = samples.score(sampled((10, 2.0), (10, 3.0), (20, 1.0), (30, 4.0)))
     assert (found.count, found.rank, found.slower) == (4, 3, 3.0)
     assert found.faster_half == pytest.approx(-1)
@@ -47,7 +47,7 @@ def test_scores_tell_where_the_cheapest_stands() -> None:
 
 
 @pytest.mark.slow
-def test_a_kept_program_is_the_same_again(tmp_path: Path) -> None:
+def test_stored_programs_are_rebuilt_equal(tmp_path: Path) -> None:
     goal = samples.goal(PROBLEMS["16³"], "x86_avx2", "")
     draws = Draws(goal, random.Random(3))
     programs = [with_program(goal, impl) for _, impl in itertools.islice(draws.programs(40), 4)]
@@ -61,7 +61,7 @@ def test_a_kept_program_is_the_same_again(tmp_path: Path) -> None:
     assert [one.cost for one in rescored.programs] == [api.compile(one).cost for one in programs]
 
 
-def test_what_is_no_program_any_more_is_counted() -> None:
+def test_obsolete_programs_are_counted() -> None:
     rows = (Sample("random", "tile [1, 1, 1, 1]", 1.0, 5), Sample("random", "teleport", 1.0, 5))
     assert Samples(TINY, "x86_avx2", "here", rows).rescored() == (Samples(TINY, "x86_avx2", "here", ()), 2)
 

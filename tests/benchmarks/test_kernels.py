@@ -36,7 +36,7 @@ def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs:
 
 
 class Answers(Worker):
-    """A worker without a process: one answer to what is to be prepared, and calls of a millisecond."""
+    """A worker without a process: one answer to preparations, and calls of a millisecond."""
 
     def __init__(self, baseline: Baseline, answer: dict[str, Any]):
         super().__init__(baseline, [0], 1)
@@ -100,7 +100,7 @@ def test_names_of_runners_are_distinct() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_slow_peers_are_to_be_asked_for() -> None:
+def test_slow_baselines_are_optional() -> None:
     assert not [one for one in native.chosen([]) if one.name.startswith("TVM")]
     assert [one.name for one in native.chosen(["TVM", "libxsmm avx2"])] == ["libxsmm avx2", "TVM avx2", "TVM"]
     assert native.chosen([""]) == [*native.BASELINES]
@@ -112,7 +112,7 @@ def test_tvm_that_is_not_installed_is_missing(monkeypatch: pytest.MonkeyPatch) -
         Tvm()
 
 
-def test_a_peer_has_its_own_patience_and_its_tuning_is_told() -> None:
+def test_a_baseline_has_a_time_limit_and_reports_tuning() -> None:
     tuner = Baseline("tuner", "", "any", asked=True, patience=1200.0)
     worker = Answers(tuner, {"error": 0.0, "note": "", "facts": {"search_seconds": 90.0}})
     (found,) = measure(PROBLEMS["16³"], [worker], 0.01, 5.0, lambda _: None)
@@ -165,9 +165,9 @@ def test_limits_are_those_of_the_class() -> None:
     assert report.least_seconds(thin, "any", {}, 1) is None
 
 
-def test_reasons_are_told_in_words() -> None:
+def test_reasons_are_reported_in_words() -> None:
     assert reason({"late": 60.0}, ours=True) == "no program in 60 s"
-    assert reason({"missing": "there is none"}, ours=False) == "missing: there is none"
+    assert reason({"missing": "not installed"}, ours=False) == "missing: not installed"
     assert reason({"not_offered": "only f32"}, ours=False) == "not offered: only f32"
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/random_products.py compares programs that are right, and says so where they are not."""
+"""benchmarks/random_products.py compares correct programs, and reports wrong ones."""
 
 from __future__ import annotations
 

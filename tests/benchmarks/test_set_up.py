@@ -1,4 +1,4 @@
-"""benchmarks/set_up.py tells what a search takes before it takes Specs apart, and what tables of all take."""
+"""benchmarks/set_up.py reports time and memory of the set-up of a search, and of each kind of table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""benchmarks/starting_bounds.py shows what both bounds are of the optimum."""
+"""benchmarks/starting_bounds.py shows both bounds in percent of the optimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of tuning: its Specs are there, its tables have all rows, and its numbers are those of traces."""
+"""The benchmark of tuning: its Specs exist, its tables are complete, and its numbers are those of traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_avx2 = pytest.mark.skipif(
 )
 
 
-def test_all_specs_are_there_for_both_targets() -> None:
+def test_all_specs_exist_for_both_targets() -> None:
     assert {*tune.GOALS.values()} <= {*SPECS}
     for target in tune.TARGETS:
         for name in tune.GOALS.values():
@@ -34,7 +34,7 @@ def test_all_specs_are_there_for_both_targets() -> None:
 
 
 @needs_avx2
-def test_a_row_tells_what_was_measured(tmp_path: Path) -> None:
+def test_a_row_shows_its_measurement(tmp_path: Path) -> None:
     arguments = ["--only", SMALL, "--target", "x86_avx2", "--samples", "2", "--traces", str(tmp_path)]
     result = CliRunner().invoke(tune.main, [*arguments, "--json"], catch_exceptions=False)
     (row,) = json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""`morello calibrate` on machines whose costs are known: these are what it finds and writes."""
+"""`morello calibrate` finds and writes the costs of machines with known costs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def calibrate(*arguments: str) -> Result:
     return CliRunner(catch_exceptions=False).invoke(main, ["calibrate", *arguments])
 
 
-def test_it_finds_what_the_machine_costs(machine: Registry, tmp_path: Path) -> None:
+def test_measured_costs_are_those_of_the_machine(machine: Registry, tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     done = calibrate("--quick", "-o", str(path))
     assert done.exit_code == 0, done.output
@@ -133,7 +133,7 @@ def test_json_has_all_that_was_measured(machine: Registry) -> None:
     assert 'target = "toy_cpu"' in found["profile"]
 
 
-def test_a_busy_machine_is_told_of(machine: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_reported(machine: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "busy" not in calibrate("--quick").stderr
     monkeypatch.setattr("os.getloadavg", lambda: (3.0, 0.1, 0.1))
     assert "warning: the machine is busy: its load is 3.0" in calibrate("--quick").stderr
@@ -198,7 +198,7 @@ def test_a_fit_has_no_negative_costs() -> None:
     assert miss > 0
 
 
-def test_what_is_read_comes_from_the_level(toy: TargetPlugin) -> None:
+def test_data_is_read_from_the_level(toy: TargetPlugin) -> None:
     _, cache, memory = toy.levels
     assert footprints(toy.levels, cache) == [cache.capacity * 3 // 4]
     assert footprints(toy.levels, memory) == [16 * cache.capacity, 128 * cache.capacity]

@@ -1,4 +1,4 @@
-"""Limits of the search: programs that are not proven cheapest say so."""
+"""Limits of the search: programs without a proof are reported as such."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def unstored(cli, write):
 
     def run(*options: str) -> tuple[int, int]:
         if options not in FOUND:
-            FOUND[options] = told(cli("explain", write(SPEC), "--no-db", "--json", *options))
+            FOUND[options] = cost_and_bound(cli("explain", write(SPEC), "--no-db", "--json", *options))
         return FOUND[options]
 
     return run
 
 
-def told(result):
+def cost_and_bound(result):
     assert result.exit_code == 0, result.output
     (one,) = json.loads(result.stdout)
     return one["cost"], one["low"]
@@ -45,25 +45,25 @@ def test_costs_and_bounds(unstored):
     assert unstored() == (best, best)
 
 
-def test_what_is_not_proven_is_not_kept_as_if_it_were(cli, write, tmp_path):
+def test_unproven_programs_are_not_stored_as_answers(cli, write, tmp_path):
     db = str(tmp_path / "solved.db")
-    cost, low = told(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50"))
+    cost, low = cost_and_bound(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50"))
     assert low < cost
-    best, proven = told(cli("explain", write(SPEC), "--db", db, "--json"))
+    best, proven = cost_and_bound(cli("explain", write(SPEC), "--db", db, "--json"))
     assert best == proven < cost
-    assert told(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50")) == (best, best)
+    assert cost_and_bound(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50")) == (best, best)
 
 
-def test_the_next_run_goes_on_from_what_was_proven(cli, write, unstored, tmp_path):
+def test_the_next_run_continues_from_stored_bounds(cli, write, unstored, tmp_path):
     first, again = str(tmp_path / "first.db"), str(tmp_path / "again.db")
-    _, proven = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "1"))
-    _, low = told(cli("explain", write(SPEC), "--db", again, "--json", "--gap", "50"))
+    _, proven = cost_and_bound(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "1"))
+    _, low = cost_and_bound(cli("explain", write(SPEC), "--db", again, "--json", "--gap", "50"))
     assert low < proven
-    cost, more = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "50"))
+    cost, more = cost_and_bound(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "50"))
     assert proven <= more <= cost
     best, _ = unstored("--prove")
     for db in (first, again):
-        assert told(cli("explain", write(SPEC), "--db", db, "--json", "--prove")) == (best, best)
+        assert cost_and_bound(cli("explain", write(SPEC), "--db", db, "--json", "--prove")) == (best, best)
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "explain", "check", "bench"])
@@ -76,7 +76,7 @@ def test_a_budget_may_be_too_small_for_any_program(cli, write, refused, command)
     assert "go on with --prove" in result.stderr
 
 
-def test_compile_tells_how_good_the_program_is(cli, write):
+def test_compile_reports_the_proof(cli, write):
     said = cli("compile", write(SPEC), "--no-db", "--gap", "50").stderr
     assert re.search(r"some: within \d+(\.\d+)? % of the optimum \(proven\); --prove goes on", said)
     assert "optimum" not in cli("compile", write(SPEC), "--no-db").stderr

@@ -1,4 +1,4 @@
-"""`morello cache`: what is shown, cleared and limited."""
+"""`morello cache` shows, clears and limits the cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_there_is(cli, cache):
+def test_the_contents(cli, cache):
     output = cli("cache", MORELLO_CACHE_DIR=str(cache), MORELLO_DB="").stdout
     assert output.startswith(f"{cache}: 4,020 bytes of at most 1,073,741,824\n")
     assert re.search(r"^libraries +2 +2,000$", output, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""`morello compile`: every kind of output, and the way back from a schedule."""
+"""`morello compile`: every kind of output, and replay of the schedule."""
 
 import subprocess
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_every_kind_of_text(cli, write, tmp_path, emit, words):
 @pytest.mark.parametrize(
     ("name", "words"), [("a.c", "void one("), ("a.h", "#ifndef"), ("a.spec", "schedule one {"), ("a", "void one(")]
 )
-def test_suffix_says_what_to_write(cli, write, tmp_path, name, words):
+def test_the_suffix_determines_the_output(cli, write, tmp_path, name, words):
     assert cli("compile", write(), "-o", str(tmp_path / name)).exit_code == 0
     assert words in (tmp_path / name).read_text(encoding="utf-8")
 
@@ -63,11 +63,11 @@ def test_a_file_of_c_includes_the_header_that_is_written_beside_it(cli, write, t
     assert (tmp_path / "zero.h").read_bytes() == cli("compile", path, "--emit", "header").stdout_bytes
     command = [*find_compiler().command, "-std=c11", "-Wall", "-Wextra", "-Werror", "-c", "zero.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    # What is printed stands alone.
+    # Printed C is self-contained.
     assert '#include "' not in cli("compile", path).stdout
 
 
-def test_a_header_that_cannot_be_written_is_told_before_the_search(cli, write, tmp_path):
+def test_an_unwritable_header_is_reported_before_the_search(cli, write, tmp_path):
     (tmp_path / "one.h").mkdir()
     result = cli("compile", write(), "-o", str(tmp_path / "one.c"))
     assert result.exit_code == 1
@@ -75,7 +75,7 @@ def test_a_header_that_cannot_be_written_is_told_before_the_search(cli, write, t
     assert not (tmp_path / "one.c").exists()
 
 
-def test_output_replaces_what_was_there(cli, write, tmp_path):
+def test_output_replaces_an_existing_file(cli, write, tmp_path):
     real, link = tmp_path / "real.c", tmp_path / "link.c"
     real.write_text("old")
     link.symlink_to(real)

@@ -1,4 +1,4 @@
-"""Completion in shells: the scripts, and what is offered for words of each kind."""
+"""Completion in shells: the scripts, and completions of each kind of word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def told(**variables: str) -> list[str]:
+def completions(**variables: str) -> list[str]:
     """Return the lines that the program prints for a shell."""
     result = CliRunner().invoke(main, prog_name="morello", env=variables)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -32,14 +32,16 @@ def told(**variables: str) -> list[str]:
 
 
 def offered(shell: str, *words: str) -> list[str]:
-    """Return what a shell is told whose user has typed `words`, the last not in full."""
+    """Return the completions in a shell after `words`, the last of which is incomplete."""
     position = words[-1] if shell == "fish" else str(len(words))
-    return told(_MORELLO_COMPLETE=f"{shell}_complete", COMP_WORDS=" ".join(["morello", *words]), COMP_CWORD=position)
+    return completions(
+        _MORELLO_COMPLETE=f"{shell}_complete", COMP_WORDS=" ".join(["morello", *words]), COMP_CWORD=position
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_script(shell: str) -> None:
-    assert f"_MORELLO_COMPLETE={shell}_complete" in "\n".join(told(_MORELLO_COMPLETE=f"{shell}_source"))
+    assert f"_MORELLO_COMPLETE={shell}_complete" in "\n".join(completions(_MORELLO_COMPLETE=f"{shell}_source"))
 
 
 def test_commands() -> None:

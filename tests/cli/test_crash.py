@@ -1,4 +1,4 @@
-"""An exception that nobody foresaw is one message, and a file with all that it takes to find the fault."""
+"""An unexpected exception is one message, and a file with the information needed to find the fault."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_one_message_and_a_file(place: str, write: Write, state: Path, monkeypat
     assert result.stdout == ""
     assert re.match(r"error: KeyError at test_crash.py:\d+: 'bf16'\n  this is a bug of Morello", result.stderr)
     assert "Traceback" not in result.stderr
-    told = bundle(result)
+    report_text = bundle(result)
     assert [*state.rglob("morello-crash-KeyError-*.txt")]
     for words in (
         Path(path).read_text(encoding="utf-8"),
@@ -74,7 +74,7 @@ def test_one_message_and_a_file(place: str, write: Write, state: Path, monkeypat
         "compiler: ",
         *(["== target\n\nx86_avx2", SPEC] if place != "parse" else []),
     ):
-        assert words in told
+        assert words in report_text
 
 
 def test_the_same_fault_fills_no_disk(write: Write, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,13 +126,13 @@ def test_places_that_cannot_be_written(write: Write, tmp_path: Path, monkeypatch
     assert "Traceback" not in result.stderr
 
 
-def test_what_cannot_be_told_hides_nothing() -> None:
+def test_a_failing_section_hides_no_other() -> None:
     error = ValueError("first")
     with pytest.raises(ValueError, match="first"), crash.context(good="yes", bad=fails(KeyError("second"))):
         raise error
-    told = crash.report(error)
-    assert "== good\n\nyes\n" in told
-    assert "== bad\n\nunavailable: KeyError: 'second'" in told
+    report_text = crash.report(error)
+    assert "== good\n\nyes\n" in report_text
+    assert "== bad\n\nunavailable: KeyError: 'second'" in report_text
 
 
 def test_too_deep_for_python(write: Write, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_verify(cli, solved):
         (block(0, AnswerKind.NONE), "stored is no program, solved cost"),
     ],
 )
-def test_verify_reports_what_is_wrong(cli, refused, tmp_path, wrong, words):
+def test_verify_reports_faults(cli, refused, tmp_path, wrong, words):
     path = made(tmp_path / "a.db", wrong)
     refused(cli("db", "verify", path), "FillZero(2×2, (f32, L1, row_major), serial) within", words, "hint:")
 
@@ -206,7 +206,7 @@ def test_import_of_databases(cli, refused, tmp_path):
     assert cli("db", "export", one).stdout == before
 
 
-def test_what_is_imported_is_marked_until_it_is_proven(cli, refused, solved, tmp_path):
+def test_imported_answers_are_unverified_until_recomputed(cli, refused, solved, tmp_path):
     marked = str(tmp_path / "marked.db")
     assert cli("db", "import", marked, solved).output == ""
     (counts,) = json.loads(cli("db", "stats", marked, "--json").stdout)["fingerprints"]
@@ -243,15 +243,15 @@ def test_prune(cli, tmp_path):
     assert "is not damaged" in cli("db", "verify", path, "--sample", "0").stdout
 
 
-def test_prune_shows_and_asks(cli, monkeypatch, tmp_path):
+def test_prune_lists_and_confirms(cli, monkeypatch, tmp_path):
     path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
     SpecStore(path).add(attrs.evolve(TARGET, kernels=TARGET.kernels[1:]), [block(7)])
     before = cli("db", "export", path).stdout
     shown = cli("db", "prune", path, "--lower", "--dry-run").stdout
     assert "bounds" in shown
     assert "x86_avx2 (not as installed)" in shown
-    nobody = cli("db", "prune", path, "--lower")
-    assert (nobody.exit_code, "give --yes to drop it, or --dry-run" in nobody.stderr) == (1, True)
+    unconfirmed = cli("db", "prune", path, "--lower")
+    assert (unconfirmed.exit_code, "give --yes to drop it, or --dry-run" in unconfirmed.stderr) == (1, True)
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: self.name == "<stdin>")
     monkeypatch.setattr("click.confirm", lambda question: False)
     assert cli("db", "prune", path, "--lower").stdout == shown
@@ -266,7 +266,7 @@ def test_prune_waits_for_plugins_to_be_mended(cli, refused, monkeypatch, tmp_pat
     refused(cli("db", "prune", made(tmp_path / "a.db", block(4)), "--yes"), "plugins are disabled", "other", "repair")
 
 
-def test_a_faulty_target_stops_only_what_would_drop_its_answers(cli, refused, monkeypatch, tmp_path):
+def test_a_faulty_target_stops_only_prune(cli, refused, monkeypatch, tmp_path):
     faulty = TargetPlugin(info=attrs.evolve(TARGET.info, name="faulty"))
     plugin = importlib.import_module("morello_x86_avx2.plugin").PLUGIN
     registry = Registry.of(x86_avx2=plugin, faulty=faulty)
@@ -347,7 +347,7 @@ def test_a_database_of_an_earlier_format_is_set_aside(cli, write, tmp_path):
     assert result.stderr.splitlines()[0] == words
 
 
-def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):
+def test_results_that_cannot_be_saved_are_printed(cli, write, solved, monkeypatch):
     def full(self: SpecStore, *_: object, **__: object) -> None:
         with self.file.messages():
             raise sqlite3.OperationalError("database or disk is full")
@@ -360,7 +360,7 @@ def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch
     assert result.stderr.count("warning: nothing is saved: database") == 1
 
 
-def test_a_damaged_database_that_was_asked_for_is_an_error(cli, refused, write, solved):
+def test_a_damaged_database_of_an_option_is_an_error(cli, refused, write, solved):
     with sqlite3.connect(solved) as connection:
         connection.execute("UPDATE tables SET crc = crc + 1")
     refused(cli("explain", write(BYTES), "--db", solved), "is damaged", "delete the file")

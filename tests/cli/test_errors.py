@@ -1,4 +1,4 @@
-"""Mistakes of users give one message each, and an exit status that is not 0."""
+"""Errors of users give one message each, and an exit status other than 0."""
 
 import importlib
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_unknown_compiler(cli, refused, write, command):
     [["run"], ["check"], ["bench"], *(["compile", "-o", f"one.{kind}"] for kind in ("o", "a", "so", "s"))],
     ids=" ".join,
 )
-def test_a_missing_compiler_is_told_before_the_search(cli, refused, write, command, monkeypatch):
+def test_a_missing_compiler_is_reported_before_the_search(cli, refused, write, command, monkeypatch):
     monkeypatch.setenv("PATH", "/none")
     monkeypatch.setattr("morello.build.toolchain.importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("morello.api.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
@@ -87,7 +87,7 @@ def test_a_missing_compiler_is_told_before_the_search(cli, refused, write, comma
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_a_missing_reference_is_told_before_the_search(cli, refused, write, command, monkeypatch):
+def test_a_missing_reference_is_reported_before_the_search(cli, refused, write, command, monkeypatch):
     only = Registry.of(x86_avx2=importlib.import_module("morello_x86_avx2.plugin").PLUGIN)
     monkeypatch.setattr("morello.verify.reference.installed", lambda: only)
     monkeypatch.setattr("morello.api.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))

@@ -35,10 +35,10 @@ def _nodes(node):
 def test_json_adds_up(cli, write, text):
     result = cli("explain", write(text), "--json")
     assert result.exit_code == 0
-    (told,) = json.loads(result.stdout)
-    nodes = list(_nodes(told["program"]))
+    (explained,) = json.loads(result.stdout)
+    nodes = list(_nodes(explained["program"]))
     assert sum(node["share"] for node in nodes) == pytest.approx(100)
-    assert sum(node["own"] * node["runs"] for node in nodes) == told["cost"] == told["program"]["cost"]
+    assert sum(node["own"] * node["runs"] for node in nodes) == explained["cost"] == explained["program"]["cost"]
     for node in nodes:
         below = sum(child["cost"] * child["runs"] // node["runs"] for child in node["children"])
         assert node["cost"] == node["own"] + below
@@ -47,14 +47,14 @@ def test_json_adds_up(cli, write, text):
             assert node["peak"][level] >= max(child["peak"][level] for child in [node, *node["children"]])
 
 
-def test_what_a_scheduled_program_costs(cli, write):
-    (told,) = json.loads(cli("explain", write(SCHEDULED), "--json").stdout)
-    kernels = {node["kernel"]: node for node in _nodes(told["program"]) if node["kernel"]}
+def test_the_cost_of_a_scheduled_program(cli, write):
+    (explained,) = json.loads(cli("explain", write(SCHEDULED), "--json").stdout)
+    kernels = {node["kernel"]: node for node in _nodes(explained["program"]) if node["kernel"]}
     assert set(kernels) == {"MemsetZero", "VectorMove", "BroadcastVecMultAdd"}
     assert kernels["BroadcastVecMultAdd"]["runs"] == 6
     assert kernels["BroadcastVecMultAdd"]["spec"] == "MatmulAccum(1×1×1×8, L1, VRF, VRF)"
-    assert told["peak"]["VRF"] >= 64
-    (tile,) = (node for node in _nodes(told["program"]) if node["step"].startswith("tile"))
+    assert explained["peak"]["VRF"] >= 64
+    (tile,) = (node for node in _nodes(explained["program"]) if node["step"].startswith("tile"))
     (move,) = tile["children"]
     assert move["holds"] == {"RF": 0, "VRF": 32, "L1": 0, "L2": 0, "GL": 0}
 
@@ -68,7 +68,7 @@ def test_text_has_every_node(cli, write):
     assert "move 0 to L1 (view)" in cli("explain", write(BYTES)).stdout
 
 
-def test_no_colour_unless_asked_for(cli, write):
+def test_colour_is_optional(cli, write):
     assert "\x1b" not in cli("explain", write()).output
     assert "\x1b[1m" in cli("explain", write(), FORCE_COLOR="1", TERM="xterm").stdout
 
@@ -117,8 +117,8 @@ def test_loops_over_one_dimension_are_a_line(cli, write):
         rows = [re.split("  +", line) for line in shown.splitlines() if line.startswith(("tile", "Assign"))]
         assert [row[0] for row in rows] == LINES
         assert [row[2] for row in rows] == ["1", "4", "32", "64"]
-    (told,) = json.loads(cli("explain", path, "--json").stdout)
-    steps = [(node["step"], node["continued"]) for node in _nodes(told["program"])]
+    (explained,) = json.loads(cli("explain", path, "--json").stdout)
+    steps = [(node["step"], node["continued"]) for node in _nodes(explained["program"])]
     assert steps == [
         ("tile [4, 8]", True),
         ("tile [2, 8]", False),
@@ -132,8 +132,8 @@ def test_loops_over_one_dimension_are_a_line(cli, write):
 @pytest.mark.slow
 def test_loops_are_lines_of_their_own_where_they_have_runner_ups(cli, write):
     path = write("spec move = Move(64×4, L1, (L1, col_major), serial)\n")
-    (told,) = json.loads(cli("explain", path, "--json", "--runner-ups", "1").stdout)
-    assert any(node["continued"] and node["runner_ups"] for node in _nodes(told["program"]))
+    (explained,) = json.loads(cli("explain", path, "--json", "--runner-ups", "1").stdout)
+    assert any(node["continued"] and node["runner_ups"] for node in _nodes(explained["program"]))
     assert " to [" in cli("explain", path, "--runner-ups", "0").stdout
     assert " to [" not in cli("explain", path, "--runner-ups", "1", "--noise", "0").stdout
 

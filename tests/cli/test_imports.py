@@ -1,4 +1,4 @@
-"""Commands import no more than they need: what takes long to import is not there where it has no use."""
+"""Commands import no more than they need: slow imports happen only where they are used."""
 
 from __future__ import annotations
 

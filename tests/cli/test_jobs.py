@@ -1,4 +1,4 @@
-"""`--jobs`: searches side by side find what they find one after another."""
+"""`--jobs`: parallel searches find the same as sequential ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`morello compile -d DIR` and `-o x.o|x.a|x.so|x.s`: what C, C++ and CMake projects build, link and call."""
+"""`morello compile -d DIR` and `-o x.o|x.a|x.so|x.s`: C, C++ and CMake projects build, link and call the output."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run(folder: Path, *command: str | Path, **environment: str) -> str:
 
 
 def objects(compiler: Compiler, library: Path, *common: str) -> list[str]:
-    """Compile each file as it says; gives the objects' names, beside the directory."""
+    """Compile each file with its own command; return the names of the objects."""
     made = []
     for file in sorted(library.glob("*.c")):
         said = re.search(r"Compile: cc -std=gnu11 (.*?) -c ", file.read_text(encoding="utf-8"))
@@ -148,7 +148,7 @@ def test_the_best_target_of_the_cpu_is_chosen(compiler, ops, tmp_path) -> None:
             run(tmp_path, "./main", KNOWN=f" {known} ")
 
 
-def test_a_cpu_that_runs_none_of_it_is_told(ops, tmp_path) -> None:
+def test_an_unsupported_cpu_is_reported(ops, tmp_path) -> None:
     library, compiler = ops("x86_avx2", "x86_avx512"), find_compiler()
     made = objects(compiler, library, "-D__builtin_cpu_supports(one)=0")
     text = '#include "ops.h"\nint main(int count, char **words) { (void)words; float x[32] = {0}, y[32];\n'
@@ -184,7 +184,7 @@ int main(void) {
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("cmake"), reason="there is no cmake")
+@pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
 @pytest.mark.parametrize("shared", ["OFF", "ON"])
 def test_cmake_consumers(shared, ops, tmp_path) -> None:
     """One that adds the directory, and one that finds the library where it was installed."""
@@ -195,8 +195,12 @@ def test_cmake_consumers(shared, ops, tmp_path) -> None:
         head = "cmake_minimum_required(VERSION 3.13)\nproject(user C)\n"
         (tmp_path / name / "CMakeLists.txt").write_text(f"{head}{found}\n{target}")
         prefix = tmp_path / "installed"
-        told = [f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DBUILD_SHARED_LIBS={shared}"]
-        run(tmp_path, "cmake", "-S", name, "-B", f"build_{name}", *told)
+        definitions = [
+            f"-DCMAKE_INSTALL_PREFIX={prefix}",
+            f"-DCMAKE_PREFIX_PATH={prefix}",
+            f"-DBUILD_SHARED_LIBS={shared}",
+        ]
+        run(tmp_path, "cmake", "-S", name, "-B", f"build_{name}", *definitions)
         run(tmp_path, "cmake", "--build", f"build_{name}")
         run(tmp_path, f"build_{name}/main")
         if name == "adds":
@@ -302,7 +306,7 @@ def test_a_shared_object_of_several_specs_can_be_loaded(cli, write, tmp_path) ->
         ("spec f = FillZero(4, GL)", "x" * 99, "longer than 100 letters"),
     ],
 )
-def test_names_that_c_cannot_keep_apart(cli, refused, write, tmp_path, text, name, words) -> None:
+def test_names_that_c_cannot_distinguish(cli, refused, write, tmp_path, text, name, words) -> None:
     path = write(f"{text}\n", target="reference_c", name=f"{name}.spec")
     targets = "--target", "x86_avx2", "--target", "reference_c"
     refused(cli("compile", path, "-d", str(tmp_path / "lib"), *targets), words, "hint: ")
@@ -361,7 +365,7 @@ def test_whole_schedules_of_several_targets_are_one_file(cli, write, tmp_path) -
         assert both[0] == both[1] != ""
 
 
-def test_a_schedule_that_suits_one_target_alone_is_told_with_the_remedy(cli, refused, write, tmp_path) -> None:
+def test_a_schedule_that_suits_one_target_only_is_reported(cli, refused, write, tmp_path) -> None:
     text = "spec copy = Move(16×16, L1, L1)\nschedule copy {\n    move 0 to VRF v8\n}\n"
     path = write(text, target="x86_avx512", name="ops.spec")
     targets = "--target", "x86_avx512", "--target", "x86_avx2"

@@ -139,7 +139,7 @@ def test_too_many_sizes(cli, refused, tmp_path):
     refused(cli("precompute", text, *given), "more than 100,000")
 
 
-def test_what_else_may_be_wrong(cli, write, refused, tmp_path):
+def test_other_errors(cli, write, refused, tmp_path):
     path = write("spec zero = FillZero(4×4, GL)\n")
     db = "--up-to", "4x4", "--db", str(tmp_path / "solved.db")
     refused(cli("precompute", "FillZero(4×4, GL)", *db), "a Spec needs a target", "--target NAME")
@@ -176,7 +176,7 @@ def test_memory_is_limited(fill, monkeypatch):
     assert len(tried) > 4
 
 
-def test_what_cannot_be_stored_is_an_error(cli, refused, tmp_path, monkeypatch):
+def test_an_unwritable_database_is_an_error(cli, refused, tmp_path, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise MorelloError("database: no space left")
 

@@ -1,4 +1,4 @@
-"""`--profile` and `morello targets`: what a profile does to programs, and how it is shown."""
+"""`--profile` and `morello targets`: the effect of profiles on programs, and their display."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_costs_are_those_of_the_profile(cli: Cli, write: Write, profile: str) ->
     dear = cost(cli(*command, "--profile", profile))
     assert dear >= 2 * 1000 > base
     assert cost(cli(*command, MORELLO_PROFILE=profile)) == dear
-    # What is asked for goes before the environment.
+    # The option overrides the environment.
     assert cost(cli(*command, "--profile", "base", MORELLO_PROFILE=profile)) == base
     assert "zeros for x86_avx2 (profile own): " in cli(*command[:2], "--profile", profile).stdout
 
@@ -87,7 +87,7 @@ def test_targets_mark_the_profile_that_is_chosen(cli: Cli, profile: str) -> None
     assert [one["name"] for one in by_name["reference_c"] if one["chosen"]] == ["base"]
 
 
-def test_targets_tells_what_a_profile_leaves_out(cli: Cli, tmp_path: Path) -> None:
+def test_targets_lists_kernels_that_a_profile_leaves_out(cli: Cli, tmp_path: Path) -> None:
     plain = tmp_path / "plain.toml"
     plain.write_text('name = "plain"\ntarget = "x86_avx2"\ncpu_features = []\n')
     text = cli("targets", "x86_avx2", MORELLO_PROFILE=str(plain)).stdout

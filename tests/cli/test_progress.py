@@ -1,4 +1,4 @@
-"""Search shows how far it is, and says how far it came when it is stopped."""
+"""Search displays its progress, and reports its state when it is stopped."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from morello.progress import SearchDisplay, Spinner, kept_in, short
 from morello.search.progress import Phase, Progress
 
 
-def shown(*told: Any, name: str = "matmul", phase: Phase = Phase.SEARCH) -> str:
+def shown(*seen: Any, name: str = "matmul", phase: Phase = Phase.SEARCH) -> str:
     display = SearchDisplay(name, before=5)
-    display(Progress(*told, phase=phase))
+    display(Progress(*seen, phase=phase))
     return display.describe()
 
 
@@ -45,7 +45,7 @@ def test_numbers_are_short() -> None:
     assert [*map(short, (0, 9_999, 10_000, 123_456, 2**53))] == ["0", "9,999", "10k", "123.5k", "9.007P"]
 
 
-def test_the_display_goes_on_while_the_work_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_display_updates_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.001)
     lines: list[str] = []
@@ -63,28 +63,28 @@ def test_the_display_goes_on_while_the_work_tells_nothing(monkeypatch: pytest.Mo
     assert lines[:3] == ["building one, 0 s"] * 3
 
 
-def test_every_phase_of_a_run_is_told(cli, write, runnable, monkeypatch) -> None:
-    told: list[str] = []
+def test_every_phase_of_a_run_is_displayed(cli, write, runnable, monkeypatch) -> None:
+    seen: list[str] = []
     heard, began = SearchDisplay.__call__, Spinner.__init__
 
-    def hear(display: SearchDisplay, state: Progress) -> None:
-        told.append(state.phase.value)
+    def listen(display: SearchDisplay, state: Progress) -> None:
+        seen.append(state.phase.value)
         heard(display, state)
 
     def begin(display: Spinner, what: str, ended: str = "") -> None:
-        told.append(what)
+        seen.append(what)
         began(display, what, ended)
 
-    monkeypatch.setattr(SearchDisplay, "__call__", hear)
+    monkeypatch.setattr(SearchDisplay, "__call__", listen)
     monkeypatch.setattr(Spinner, "__init__", begin)
     # So small a product would be proved without finer bounds.
     monkeypatch.setattr("morello.search.session.REFINE_AFTER", 0)
     assert cli("run", write(target=runnable), "--no-db").exit_code == 0
     phases = [one.value for one in Phase]
-    assert [*dict.fromkeys(told)] == [*phases, "building one", "verifying one", "timing one"]
+    assert [*dict.fromkeys(seen)] == [*phases, "building one", "verifying one", "timing one"]
 
 
-def test_interrupt_says_what_is_kept():
+def test_interrupt_reports_saved_answers():
     def solve() -> None:
         with SearchDisplay("one", 0, Path("solved.db")) as display:
             display(Progress(1234, 1.0))
@@ -101,7 +101,7 @@ def test_interrupt_without_a_database_promises_nothing():
     assert kept_in(None, KeyboardInterrupt()) == ""
 
 
-def test_interrupt_while_saving_is_told():
+def test_interrupt_while_saving_is_reported():
     def solve() -> None:
         with SearchDisplay("one", 0, Path("solved.db")):
             try:
@@ -115,7 +115,7 @@ def test_interrupt_while_saving_is_told():
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_was_solved(write, tmp_path):
+def test_ctrl_c_saves_solved_specs(write, tmp_path):
     path, db = write("spec large = Matmul(1×49×2048×512, GL, GL, GL, serial)\n"), tmp_path / "solved.db"
     command = [sys.executable, "-m", "morello", "explain", path, "--db", str(db)]
     process = subprocess.Popen(

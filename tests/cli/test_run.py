@@ -1,4 +1,4 @@
-"""`morello run`, `check` and `bench`: what is executed."""
+"""`morello run`, `check` and `bench`."""
 
 import json
 import re
@@ -112,9 +112,9 @@ def test_check_fails_on_a_wrong_result(cli, write, wrong):
     assert result.exit_code == 1
     assert "error: one on data set" in result.stderr
     assert "zero: FillZero" in result.stdout
-    told = cli("check", path, "--json")
-    assert told.exit_code == 1
-    assert [one["passed"] for one in json.loads(told.stdout)] == [False, True]
+    outcome = cli("check", path, "--json")
+    assert outcome.exit_code == 1
+    assert [one["passed"] for one in json.loads(outcome.stdout)] == [False, True]
 
 
 def test_run_fails_on_a_wrong_result(cli, write, wrong):
@@ -133,7 +133,7 @@ def test_bench_table(cli, write):
     assert "GB/s" in zero
 
 
-def test_parallel_loops_are_timed_on_the_threads_asked_for(cli, write, runnable):
+def test_parallel_loops_are_timed_on_the_requested_threads(cli, write, runnable):
     if runnable != "x86_avx2":
         pytest.skip("its schedule is for x86_avx2")
     shared = "spec s = FillZero(4×8, (f32, L1))\nschedule s { tile [1, 8] parallel\n select MemsetZero }"
@@ -145,16 +145,16 @@ def test_parallel_loops_are_timed_on_the_threads_asked_for(cli, write, runnable)
     assert cli("bench", path, "--threads", "0").exit_code == 2
 
 
-def test_what_numpy_cannot_do_is_not_compared(cli, write, tmp_path):
+def test_operations_that_numpy_lacks_are_not_compared(cli, write, tmp_path):
     """No call of numpy saturates: a ratio to one that does not would say nothing."""
     path = write("spec s = Matmul[saturating](1×2×4×2, (u8, L1), (i8, L1), (i16, L1), serial)", target="x86_avx2")
     options = (path, "--min-time", "0", "--db", str(tmp_path / "specs.db"))
     (one,) = json.loads(cli("bench", *options, "--json").stdout)
     assert one["against"] is one["times_as_fast"] is None
     assert one["not_compared"] == "numpy has no operands of several types"
-    told = cli("bench", *options)
-    assert told.stderr.splitlines()[-1] == "s: not compared: numpy has no operands of several types"
-    assert told.stdout.splitlines()[1].split()[-4:] == ["–"] * 4
+    outcome = cli("bench", *options)
+    assert outcome.stderr.splitlines()[-1] == "s: not compared: numpy has no operands of several types"
+    assert outcome.stdout.splitlines()[1].split()[-4:] == ["–"] * 4
 
 
 def test_bench_json(cli, write):
@@ -185,12 +185,12 @@ def test_bench_against_torch(cli, write, runnable):
     pytest.importorskip("torch")
     path = write("spec one = Gelu(1024×256, GL, GL, serial)\n", target=runnable)
     for library, name in (("torch", r"torch \(oneDNN (on|off)\)"), ("onednn", "onednn")):
-        told = cli("run", path, "--against", library).stdout
-        assert re.search(rf"^speed .*; {name} takes .*: .*× its speed", told, re.M)
+        outcome = cli("run", path, "--against", library).stdout
+        assert re.search(rf"^speed .*; {name} takes .*: .*× its speed", outcome, re.M)
 
 
 @pytest.mark.parametrize("command", ["run", "bench"])
-def test_a_library_that_is_missing_is_told_before_the_search(cli, refused, write, monkeypatch, command):
+def test_a_missing_library_is_reported_before_the_search(cli, refused, write, monkeypatch, command):
     monkeypatch.setattr("morello_baselines.times.find_spec", lambda name: None)
     refused(cli(command, write(), "--against", "onednn"), "torch is not installed", "pip install torch")
     refused(
@@ -198,10 +198,10 @@ def test_a_library_that_is_missing_is_told_before_the_search(cli, refused, write
     )
 
 
-def test_verbose_tells_the_compiler(cli, write):
+def test_verbose_prints_the_compiler(cli, write):
     path = write(TWO, target="reference_c")
-    told = cli("check", path, "--spec", "one", "--verbose", "--cc", "auto").stderr
-    (line,) = [line for line in told.splitlines() if "built with" in line]
+    outcome = cli("check", path, "--spec", "one", "--verbose", "--cc", "auto").stderr
+    (line,) = [line for line in outcome.splitlines() if "built with" in line]
     assert line.startswith("one: built with ")
     assert line.count("per call") in (0, len(available_compilers()))
     assert "built with" not in cli("check", path, "--spec", "one").stderr

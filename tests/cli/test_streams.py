@@ -51,7 +51,7 @@ def test_ctrl_c_that_is_ignored() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_morello_imports_nothing_before_it_is_asked() -> None:
+def test_import_morello_imports_nothing_else() -> None:
     code = "import sys, morello, morello.cli\nassert not {'numpy', 'click', 'rich', 'cffi', 'lark'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     names = "import morello\nassert callable(morello.goal) and morello.Goal and morello.__version__\nmorello.nothing"

@@ -1,4 +1,4 @@
-"""--verbose tells how the search went, and of rewrites that made it slow."""
+"""--verbose prints details of the search, and names rewrites that made it slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from morello.rewrites import Rewrite
 from morello.search.solve.generic_rewrites import GenericRewrites
 
 
-def test_verbose_tells_how_the_search_went(cli, write) -> None:
+def test_verbose_prints_details_of_the_search(cli, write) -> None:
     result = cli("compile", write(), "--no-db", "--verbose")
     assert "one: " in result.stderr
     assert "Specs met in" in result.stderr

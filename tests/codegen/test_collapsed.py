@@ -1,4 +1,4 @@
-"""Dimensions seen as one: where values are is what it was before, in strips, in registers, in tiles and with gaps."""
+"""Collapsed dimensions keep the offsets of values, in strips, in registers, in tiles and with gaps."""
 
 from __future__ import annotations
 

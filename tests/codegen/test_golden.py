@@ -60,13 +60,13 @@ def test_unfinished_programs_are_not_printed() -> None:
 
 
 @pytest.mark.parametrize("name", ["int", "main", "größe", "2x", "_f", "morello_time"])
-def test_names_that_c_does_not_know(name: str) -> None:
+def test_names_that_c_does_not_allow(name: str) -> None:
     goal = morello.goal("FillZero(8, (f32, L1), serial)", target="x86_avx2").select("MemsetZero")
     with pytest.raises(EmitError, match="cannot name a C function"):
         goal.target.emitter.emit(goal.impl, goal.target, name)
 
 
-def test_names_of_what_the_code_defines_are_refused() -> None:
+def test_names_that_the_code_defines_are_refused() -> None:
     goal = morello.goal("Move(1×8, (f32, L1), (f32, VRF, v8), serial)", target="x86_avx2").select("VectorMove")
     with pytest.raises(EmitError, match="'load_f32x8' is the name of a type or function"):
         goal.target.emitter.emit(goal.impl, goal.target, "load_f32x8")

@@ -81,7 +81,7 @@ def test_a_header_that_is_not_its_own_is_found_out(compiler: Compiler, tmp_path:
 
 @each_compiler
 @pytest.mark.parametrize(("name", "missing"), [("dot", "-mavx2"), ("bf16_avx512", "-mavx512bf16")])
-def test_a_compiler_without_the_features_says_what_it_lacks(
+def test_a_compiler_without_the_features_reports_them(
     compiler: Compiler, name: str, missing: str, tmp_path: Path
 ) -> None:
     made = program(name)

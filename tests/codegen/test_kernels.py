@@ -1,4 +1,4 @@
-"""Every microkernel computes the Specs it declares, in every data type and operand state that it accepts."""
+"""Every microkernel computes its declared Specs, in every data type and operand state that it accepts."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def checks() -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", checks())
-def test_kernels_compute_what_they_declare(check: KernelCheck) -> None:
+def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
     check()

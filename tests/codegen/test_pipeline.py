@@ -1,4 +1,4 @@
-"""Pipelines: stages that hand intermediates on, in memory and in registers."""
+"""Pipelines: stages that pass intermediates on, in memory and in registers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Detour(Rewrite):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("level", "shape"), [("L1", (4, 8)), ("L1", (32, 64)), ("VRF", (2, 16)), ("RF", (2, 3))])
-def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, int], avx2: Target, prove) -> None:
+def test_intermediates_hold_results_of_stages(level: str, shape: tuple[int, int], avx2: Target, prove) -> None:
     state = avx2.state("L1", F32, row_major(2))
     spec = avx2.spec(LogicalSpec(by_name("Move"), shape, (state, state)))
     node = expand(spec, Detour(level).expansion(spec.logical, avx2), avx2.grids)

@@ -10,7 +10,7 @@ import morello
 from morello.host import missing_features
 from morello.plugins.registry import installed
 
-#: Per shape: layouts, between each two of which is moved, and the data types that take turns, as do the targets.
+#: Per shape: layouts, moved between in pairs, and data types, used in turns like the targets.
 LAYOUTS = {
     "4×8": (("row_major", "col_major", "layout[1, 0, 1p4]", "layout[0, 1, 1oe8]"), ("f32", "bf16", "i8", "u16")),
     "2×2×8": (("row_major", "layout[2, 0, 1]", "layout[0, 2, 1, 2p4]"), ("i32", "u8", "f32")),

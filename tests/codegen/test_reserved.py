@@ -1,4 +1,4 @@
-"""Names that C does not let a program define, and that those it does compile."""
+"""Names that C does not allow a program to define; all others compile."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_remedy_helps() -> None:
 
 @pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 def test_all_that_is_not_refused_compiles(compiler: Compiler, tmp_path: Path) -> None:
-    """Of all words in the headers, and of the compiler's own macros, those accepted are free."""
+    """All accepted words of the headers and of the compiler's macros can be defined."""
 
     def preprocessed(*flags: str) -> str:
         command = [*compiler.command, "-std=gnu11", "-mavx2", "-mfma", *flags, "-E", "headers.c"]

@@ -1,4 +1,4 @@
-"""Parallel loops on threads of the caller's: its pool runs them, and no other thread is started."""
+"""Parallel loops on threads of the caller: its pool runs them, and no other thread is started."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ schedule fill {
 }
 """
 
-#: Ways to run a loop: forwards, backwards, and on threads of a pool; all count what they run.
+#: Ways to run a loop: forwards, backwards, and on threads of a pool; all count their runs.
 MAIN = """\
 #define _GNU_SOURCE
 #include "fill.h"
@@ -97,7 +97,7 @@ int main(void) {
             return 1 + way;
         }
     }
-    /* One thread needs nobody. */
+    /* One thread needs no other. */
     fill(src, out, workspace, 1);
     if (calls != 2 || threads_of_this_process() != 1) {
         return 3;
@@ -131,7 +131,7 @@ def test_loops_run_on_threads_of_the_caller(fill: Kernel, compiler: Compiler, op
     assert subprocess.run(["./main"], cwd=tmp_path, timeout=60).returncode == 0
 
 
-def test_a_header_says_how(fill: Kernel) -> None:
+def test_the_header_declares_it(fill: Kernel) -> None:
     assert "void fill_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count));\n" in fill.header
     assert re.search(r"/\* fill_set_parallel: .*\bcount is at most threads\b", fill.header, re.DOTALL)
     serial = morello.compile("target reference_c\nspec fill = FillZero(4, GL)")
@@ -139,7 +139,7 @@ def test_a_header_says_how(fill: Kernel) -> None:
 
 
 def test_programs_in_one_file_have_threads_of_their_own(tmp_path: Path) -> None:
-    """Programs keep apart what each is told of threads, also in one translation unit."""
+    """Programs have separate settings of threads, also in one translation unit."""
     kernels = [morello.compile(SPEC.replace("fill", name)).program for name in ("one", "two")]
     (tmp_path / "both.c").write_text(translation_unit(kernels))
     command = [*find_compiler().command, "-std=gnu11", *STRICT, *kernels[0].flags, "-fsyntax-only", "both.c"]

@@ -1,4 +1,4 @@
-"""Emitted functions and kernels in Python take the operands that a text names, in the order in which it lists them."""
+"""Emitted functions and kernels in Python take the operands of the text, in its order."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_reference_has_them_too() -> None:
     assert np.array_equal(kernel(lhs, rhs), lhs @ rhs)
 
 
-def test_specs_and_their_answers_know_nothing_of_names(tmp_path: Path) -> None:
+def test_specs_and_answers_do_not_depend_on_names(tmp_path: Path) -> None:
     target = installed().target("x86_avx2")
     texts = [
         "Compose([y = Add(h, b), h = Relu(x)], [b: (4, GL), x: (4, GL), y: (4, GL)], serial)",
@@ -155,7 +155,7 @@ def test_specs_and_their_answers_know_nothing_of_names(tmp_path: Path) -> None:
         "Compose([Relu, Exp], [(4, GL), (4, GL)], serial)",
     ],
 )
-def test_printed_specs_keep_them(spec: str) -> None:
+def test_printed_specs_have_the_names(spec: str) -> None:
     file = parse(f"target x86_avx2\nspec one = {spec}")
     assert parse(show_file(file)) == file
 
@@ -179,8 +179,8 @@ def test_no_name_hides_what_the_code_uses(name: str, tmp_path: Path) -> None:
     # Most of the time goes to headers, which are read once.
     includes = [line for line in done.program.source.splitlines() if line.startswith("#include <")]
     (tmp_path / "all.h").write_text("\n".join([*includes, ""]))
-    told = ""
+    warnings = ""
     for command in (["-x", "c-header", "all.h", "-o", "all.h.gch"], ["-include", "all.h", "-fsyntax-only", *files]):
         line = [*find_compiler().command, *flags, *command]
-        told += subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300).stderr
-    assert not told, told[:2000]
+        warnings += subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300).stderr
+    assert not warnings, warnings[:2000]

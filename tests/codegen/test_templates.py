@@ -54,7 +54,7 @@ def test_types_by_name_and_braces_of_c(avx2: Target) -> None:
     assert lines[:2] == ["out_0 = (f32x8){0};", "out_8 = (f32x8){0};"]
 
 
-def test_single_values_are_printed_once_and_a_function_knows_the_site(avx2: Target) -> None:
+def test_single_values_are_printed_once_and_a_function_gets_the_site(avx2: Target) -> None:
     spec = "FillZero(1, (i32, L1), serial)"
     lines = printed(avx2, lambda site: f"{{out}} = 0 * {site.spec.states[0].dtype.bytes};", spec)
     assert lines == ["out[0] = 0 * 4;"]
@@ -73,7 +73,7 @@ def test_single_values_are_printed_once_and_a_function_knows_the_site(avx2: Targ
         ),
     ],
 )
-def test_names_that_stand_for_nothing_are_refused(avx2: Target, spec: str, template: Template, rule: str) -> None:
+def test_unknown_names_in_templates_are_refused(avx2: Target, spec: str, template: Template, rule: str) -> None:
     with pytest.raises(PluginError, match="microkernel One of target x86_avx2: its template failed") as raised:
         printed(avx2, template, spec)
     assert rule in raised.value.message

@@ -1,4 +1,4 @@
-"""Search and database together: what is kept changes no answer, however often search is saved or stopped."""
+"""Search with a database: stored answers change no result, however often search is saved or stopped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expected() -> dict[int, Impl]:
 
 
 @pytest.mark.slow
-def test_search_goes_on_from_what_smaller_goals_left(
+def test_search_continues_from_smaller_goals(
     tmp_path: Path, expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 0.0)  # save as often as can be
@@ -50,7 +50,7 @@ def test_search_goes_on_from_what_smaller_goals_left(
 
 
 @pytest.mark.slow
-def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dict[int, Impl], avx2: Target) -> None:
+def test_stored_answers_need_no_search(tmp_path: Path, expected: dict[int, Impl], avx2: Target) -> None:
     matmul(8).synthesize(SpecStore(tmp_path / "specs.db"))
     store = SpecStore(tmp_path / "specs.db")
     assert store.program(avx2, matmul(8).spec) == expected[8]
@@ -61,7 +61,7 @@ def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dic
 
 
 def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
-    """Count the times that search, while it goes on and at its end, tries to store what it has found."""
+    """Count the times that search, while it goes on and at its end, tries to store its answers."""
     count = 0
     add = SpecStore.add
 
@@ -101,7 +101,7 @@ def test_reported_bounds_are_in_the_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert (entry.kind, entry.cost) == (AnswerKind.EXACT, cost_and_peak(found.impl).cost)
 
 
-def test_what_is_in_progress_is_saved_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_searches_are_saved_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 1e9)
     at_the_end = saves(monkeypatch, tmp_path / "a.db", fails=False)
     monkeypatch.undo()

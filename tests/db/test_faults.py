@@ -1,4 +1,4 @@
-"""Whatever happens to the file, no answer is wrong, nothing committed is lost, and a message says what is the matter.
+"""Under any fault of the file, no answer is wrong, no committed one is lost, and a message names the fault.
 
 `python -m tools.faults` does more of the same.
 """
@@ -85,7 +85,7 @@ def test_a_full_disk(public: Path) -> None:
 
 
 @pytest.mark.parametrize("file_only", [False, True])
-def test_what_may_not_be_written_still_answers(file_only: bool, public: Path) -> None:
+def test_read_only_files_still_answer(file_only: bool, public: Path) -> None:
     said = disks.read_only(public, 3, file_only=file_only)
     assert "readonly" in said
     assert "writable" in said
@@ -95,7 +95,7 @@ def test_what_may_not_be_written_still_answers(file_only: bool, public: Path) ->
     ("application", "version", "words"),
     [(APPLICATION, 99, "newer version of Morello: format 99"), (7, 2, "is not a Morello database")],
 )
-def test_files_of_others_are_left_alone(application: int, version: int, words: str, tmp_path: Path) -> None:
+def test_other_files_are_not_changed(application: int, version: int, words: str, tmp_path: Path) -> None:
     pieces.make(tmp_path / "a.db", 1)
     flips.mark(tmp_path / "a.db", application, version)
     before = (tmp_path / "a.db").read_bytes()
@@ -123,7 +123,7 @@ UNREADABLE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("words", UNREADABLE)
-def test_what_cannot_be_read_is_set_aside(words: str, tmp_path: Path) -> None:
+def test_unreadable_files_are_set_aside(words: str, tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     for number in (1, 2):
         pieces.make(path, 1)

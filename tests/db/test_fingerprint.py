@@ -209,7 +209,7 @@ def test_white_space_in_c_counts_where_it_has_an_effect(one: str, other: str, sa
     assert (normal_c(one) == normal_c(other)) is same
 
 
-def test_kept_normal_forms_that_are_damaged_are_made_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_normal_forms_are_computed_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tree.parent / "cache"))
     folder = tree / "rewrites"
     first = hash_of(folder)
@@ -219,7 +219,7 @@ def test_kept_normal_forms_that_are_damaged_are_made_again(tree: Path, monkeypat
     assert hash_of(folder) == first
 
 
-def test_an_older_release_is_not_believed(tmp_path: Path, avx2: Target) -> None:
+def test_answers_of_an_older_release_are_not_used(tmp_path: Path, avx2: Target) -> None:
     folder, path = copied(tmp_path / "older"), tmp_path / "solved.db"
     edit(folder / "morello", "Machine.move_cost", "return 9999 if tensor.state.level == 'GL' else 0")
     code = """
@@ -256,8 +256,8 @@ def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> N
         assert changed == {name for name, own in PLUGINS.items() if file.relative_to(folder).parts[0] in own}
 
 
-def test_nothing_that_counts_imports_what_is_aside() -> None:
-    """Keep rules out of what is aside. The root package imports all, so nothing may import from that either."""
+def test_counted_modules_import_no_excluded_ones() -> None:
+    """No module that counts imports an excluded one, nor the root package, which imports all."""
     aside = {name.removesuffix(".py") for name in ASIDE}
     assert all((ROOT / "morello" / name).exists() for name in ASIDE)
     for package, root in PACKAGES.items():
@@ -364,12 +364,12 @@ def test_costs_count_by_value(avx2: Target, way: str) -> None:
 
 
 @pytest.mark.parametrize("field", [{"miss_cost": 7}, {"hit_cost": 7}, {"capacity": 4 << 30}])
-def test_what_levels_cost_counts(avx2: Target, field: dict[str, Any]) -> None:
+def test_costs_of_levels_count(avx2: Target, field: dict[str, Any]) -> None:
     slower = attrs.evolve(avx2.levels[-1], **field)
     assert fingerprint(attrs.evolve(avx2, levels=(*avx2.levels[:-1], slower))) != fingerprint(avx2)
 
 
-def test_what_moves_are_offered_counts(avx2: Target) -> None:
+def test_offered_layouts_count(avx2: Target) -> None:
     def offering(offers: Callable[..., bool] | None) -> str:
         return fingerprint(attrs.evolve(avx2, info=attrs.evolve(avx2.info, offers=offers)))
 
@@ -381,7 +381,7 @@ def test_what_moves_are_offered_counts(avx2: Target) -> None:
     assert offering(avx2.info.offers) == fingerprint(avx2)
 
 
-def test_what_kernels_ask_for_counts(avx2: Target) -> None:
+def test_declarations_of_kernels_count(avx2: Target) -> None:
     def with_needs(**fields: Any) -> str:
         return fingerprint(attrs.evolve(avx2, kernels=(attrs.evolve(avx2.kernels[0], **fields), *avx2.kernels[1:])))
 
@@ -397,7 +397,7 @@ def test_functions_without_sources_are_of_this_process(avx2: Target) -> None:
     assert fingerprint(one) == fingerprint(one) != fingerprint(other)
 
 
-def test_what_a_plugin_imports_counts(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imports_of_plugins_count(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "costly.py").write_text(
         "from costly_helper import cost\n\ndef total(spec, target):\n    return cost()\n"
@@ -412,7 +412,7 @@ def test_what_a_plugin_imports_counts(tmp_path: Path, avx2: Target, monkeypatch:
         sys.modules.pop(name, None)
 
 
-def test_what_is_only_kept_does_not_count(avx2: Target) -> None:
+def test_caches_do_not_count(avx2: Target) -> None:
     """Leave out what an object works out once and keeps: it depends on what happened before."""
     used = Plain(40)
     assert used.total == 7
@@ -423,12 +423,12 @@ def test_what_is_only_kept_does_not_count(avx2: Target) -> None:
     assert fingerprint(with_cost(avx2, cached)) == before
 
 
-def test_what_is_for_people_does_not_count(avx2: Target) -> None:
+def test_descriptions_do_not_count(avx2: Target) -> None:
     info = attrs.evolve(avx2.info, description="another", cost_unit="beats", units_per_cycle=7)
     assert fingerprint(attrs.evolve(avx2, info=info, mhz=1_234)) == fingerprint(avx2)
 
 
-def test_what_has_no_value_is_an_error(avx2: Target) -> None:
+def test_values_without_content_are_errors(avx2: Target) -> None:
     with pytest.raises(PluginError) as error:
         fingerprint(with_cost(avx2, closure(one for one in [40])))
     kernel = avx2.kernels[0].name
@@ -439,7 +439,7 @@ def test_what_has_no_value_is_an_error(avx2: Target) -> None:
     assert "plain data" in error.value.hint
 
 
-def test_what_is_nested_too_deeply_is_an_error(avx2: Target) -> None:
+def test_values_nested_too_deeply_are_errors(avx2: Target) -> None:
     nested: list[Any] = []
     for _ in range(100_000):
         nested = [nested]

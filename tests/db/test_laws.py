@@ -57,7 +57,7 @@ class Cell:
 
 @attrs.frozen
 class World:
-    """The programs there are, best first, of each of two kinds of Specs; `kinds` says of which kind a shape is."""
+    """The programs, best first, of each of two kinds of Specs; `kinds` is the kind of each shape."""
 
     programs: tuple[tuple[Program, ...], ...]
     kinds: tuple[int, ...]
@@ -155,7 +155,7 @@ def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(worlds, pieces)
-def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces: list[list[Cell]]) -> None:
+def test_added_answers_are_found_and_no_others(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
     with tempfile.TemporaryDirectory() as folder:
         check(filled(folder, "a.db", world, pieces), world, cells)
@@ -329,7 +329,7 @@ def test_labels_are_read_as_they_were_written(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "FillZero", "Pet 1: f32 L1 - c0", "FillZero 1: f32 L1 layout[x] c1"])
-def test_labels_that_are_none(text: str) -> None:
+def test_invalid_labels(text: str) -> None:
     with pytest.raises(MorelloError):
         labels.read(text, TARGET.operations)
 

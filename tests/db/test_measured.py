@@ -40,7 +40,7 @@ def store(tmp_path: Path, goal: morello.Goal) -> SpecStore:
     return store
 
 
-def test_there_is_one_for_each_kind_of_machine(store: SpecStore, goal: morello.Goal) -> None:
+def test_one_for_each_kind_of_machine(store: SpecStore, goal: morello.Goal) -> None:
     assert store.measured(goal.target, goal.spec) == [BEST]
     better = attrs.evolve(BEST, value=5e-7)
     other = attrs.evolve(BEST, machine=attrs.evolve(BEST.machine, threads=2))
@@ -71,7 +71,7 @@ def test_it_is_no_answer(store: SpecStore, goal: morello.Goal) -> None:
         "UPDATE programs SET machine = 'x'",
     ],
 )
-def test_what_was_changed_is_damage(store: SpecStore, goal: morello.Goal, change: str) -> None:
+def test_changed_rows_are_damage(store: SpecStore, goal: morello.Goal, change: str) -> None:
     path = store.path
     store.close()
     with sqlite3.connect(path) as connection:

@@ -1,4 +1,4 @@
-"""Databases do not meet: what is asked with one is neither written to another nor read from it."""
+"""Databases are separate: answers of one are neither written to another nor read from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ spec d = Matmul(1×1×2×1, L1, L1, L1, serial)
 """
 
 
-def knows(store: SpecStore, goal: morello.Goal) -> bool:
+def has_answer(store: SpecStore, goal: morello.Goal) -> bool:
     return store.find(goal.target, goal.spec) is not None
 
 
@@ -28,8 +28,8 @@ def test_a_goal_without_a_database_is_not_written_to_that_of_another(tmp_path: P
     goals, store = morello.parse(TEXT), SpecStore(tmp_path / "solved.db")
     goals["a"].synthesize(store)
     goals["b"].synthesize()
-    assert knows(store, goals["a"])
-    assert not knows(store, goals["b"])
+    assert has_answer(store, goals["a"])
+    assert not has_answer(store, goals["b"])
 
 
 def test_goals_are_written_to_the_database_given_with_them(tmp_path: Path) -> None:
@@ -38,11 +38,11 @@ def test_goals_are_written_to_the_database_given_with_them(tmp_path: Path) -> No
     goals["a"].synthesize(one)
     goals["b"].synthesize(other)
     goals["c"].synthesize(one)
-    assert [name for name in goals if knows(one, goals[name])] == ["a", "c"]
-    assert [name for name in goals if knows(other, goals[name])] == ["b"]
-    # What another search knows is still solved for a database that does not have it.
+    assert [name for name in goals if has_answer(one, goals[name])] == ["a", "c"]
+    assert [name for name in goals if has_answer(other, goals[name])] == ["b"]
+    # Answers of another search are solved again for a database without them.
     goals["a"].synthesize(other)
-    assert knows(other, goals["a"])
+    assert has_answer(other, goals["a"])
 
 
 def test_progress_is_reported_to_the_callback() -> None:
@@ -87,7 +87,7 @@ def test_threads_with_databases_of_their_own_do_not_meet(tmp_path: Path) -> None
         thread.join()
     assert found == {name: goal.synthesize().impl for name, goal in morello.parse(TEXT).items()}
     for store, names in zip(stores, ("ac", "bd"), strict=True):
-        assert [name for name in goals if knows(store, goals[name])] == [*names]
+        assert [name for name in goals if has_answer(store, goals[name])] == [*names]
 
 
 @pytest.mark.slow
@@ -104,4 +104,4 @@ def test_threads_take_turns_with_one_database(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == {name: goal.synthesize().impl for name, goal in morello.parse(TEXT).items()}
-    assert all(knows(store, goal) for goal in goals.values())
+    assert all(has_answer(store, goal) for goal in goals.values())

@@ -1,4 +1,4 @@
-"""Solved Specs on disk: found again, never mixed up, and clear when the file is no good."""
+"""Solved Specs on disk: found again, never mixed up, with clear errors for damaged files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def solve(store: SpecStore, text: str = TEXT) -> tuple[morello.Goal, int]:
     return goal.synthesize(db=store), goal.searches.of(store).solved
 
 
-def test_what_is_solved_once_is_found_again(tmp_path: Path) -> None:
+def test_solved_specs_are_found(tmp_path: Path) -> None:
     path = tmp_path / "solved.db"
     first, searched = solve(SpecStore(path))
     again, nothing = solve(SpecStore(path))
@@ -105,7 +105,7 @@ def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
         SpecStore(tmp_path / "missing" / "solved.db")
 
 
-def test_what_cannot_be_saved_is_still_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_cannot_be_saved_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise MorelloError("the disk is full")
 
@@ -122,7 +122,7 @@ def test_an_unfinished_program_is_no_answer(tmp_path: Path) -> None:
         SpecStore(tmp_path / "solved.db").remember(goal.target, goal.impl)
 
 
-def test_steps_that_do_not_give_what_is_stored_of_them(avx2: Target, tmp_path: Path) -> None:
+def test_steps_that_contradict_the_stored_cost(avx2: Target, tmp_path: Path) -> None:
     goal, _ = solve(SpecStore(tmp_path / "good.db"))
     assert isinstance(goal.impl, Node)
     for name, change, words in [

@@ -1,4 +1,4 @@
-"""Best programs that are not proven: kept apart, handed out for what they are, and gone when the Spec is solved."""
+"""Unproven programs: stored separately, returned as unproven, and removed when the Spec is solved."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stored(path: Path, target: Target) -> Incumbent | None:
     return find_incumbent(SpecStore(path).file, target, parse_spec(TEXT, target))
 
 
-def test_it_is_handed_out_at_once_as_what_it_is(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_returned_as_unproven(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "specs.db"
     first = approach(path, avx2, EASY)
     assert first.low < first.cost
@@ -118,7 +118,7 @@ def test_too_little_effort_to_find_a_better_one_gives_it_again(tmp_path: Path, a
     assert again.low >= first.low
 
 
-def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target) -> None:
+def test_a_stored_program_may_be_the_optimum(tmp_path: Path, avx2: Target) -> None:
     """It may also cost as much as the cheapest, and be another."""
     path = tmp_path / "specs.db"
     approach(path, avx2, EASY)
@@ -130,7 +130,7 @@ def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target)
 
 
 @pytest.mark.parametrize("budget", [SearchBudget(), SearchBudget(gap=1e-6)])
-def test_an_interrupt_keeps_the_best_so_far(budget: SearchBudget, tmp_path: Path, avx2: Target) -> None:
+def test_an_interrupt_stores_the_best_so_far(budget: SearchBudget, tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     seen: list[Progress] = []
 
@@ -179,7 +179,7 @@ def test_a_killed_search_loses_no_reported_bound(lines_read: int, tmp_path: Path
         os.kill(process.pid, signal.SIGKILL)
     low, high = map(int, lines[-1].split())
     found = stored(path, avx2)
-    # It may have gone on until it was killed, but not come to its end.
+    # It may have run until it was killed, but not finished.
     assert found
     assert low <= found.low < found.cost <= high
     best = SearchSession(avx2).synthesize(found.impl.spec)

@@ -1,4 +1,4 @@
-"""Another's word: programs are believed as far as they check out, and that there is none, not at all."""
+"""Unverified answers: programs are used if they replay, infeasibility is not used at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def store_of(path: Path, target: Target, blocks: Sequence[AnswerBlock]) -> SpecS
 
 
 def parts(impl: object) -> tuple[AnswerBlock, list[AnswerBlock]]:
-    """Return what is stored of the root of a program, and of the rest."""
+    """Return the answers of the root of a program, and those of the rest."""
     assert isinstance(impl, Node)
     *others, root = solved_blocks(impl)
     assert len(root.shapes) == 1
@@ -58,13 +58,13 @@ def parts(impl: object) -> tuple[AnswerBlock, list[AnswerBlock]]:
 
 
 def changed(impl: object, **changes: object) -> list[AnswerBlock]:
-    """Return what is stored of a program, but for the Spec of its root."""
+    """Return the answers of a program, without that of its root."""
     root, others = parts(impl)
     return [attrs.evolve(root, **changes), *others]
 
 
 def denied(one: morello.Goal) -> list[AnswerBlock]:
-    """That there is no program for a Spec that has one."""
+    """An answer that a Spec with programs has none."""
     root, _ = parts(one.impl)
     nothing = np.array([-1], dtype=np.int32)
     return [attrs.evolve(root, costs=root.costs * 0, kinds=np.array([AnswerKind.NONE], dtype=np.int8), step=nothing)]
@@ -74,7 +74,7 @@ def marks(store: SpecStore) -> int:
     return sum(int(table.boxes.unverified.sum()) for table in store.tables())
 
 
-def test_programs_of_others_are_used_and_marked(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_unverified_programs_are_used_and_marked(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, theirs = solved
     store = merged(tmp_path / "a.db", theirs)
     entry = store.find(first.target, first.spec)
@@ -98,7 +98,7 @@ def test_marks_survive_text_and_trusted_merging(solved: tuple[morello.Goal, Spec
     assert marks(merged(tmp_path / "d.db", solved[1], trust=True)) == 0
 
 
-def test_what_was_found_here_is_never_marked_by_merging(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_merging_marks_no_verified_answer(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     own = merged(tmp_path / "a.db", solved[1], trust=True)
     before = [*export_lines(own)]
     import_tables(own, solved[1].tables())
@@ -109,7 +109,7 @@ def test_what_was_found_here_is_never_marked_by_merging(solved: tuple[morello.Go
     assert marks(store) == 0
 
 
-def test_nobody_is_believed_that_there_is_no_program(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_unverified_infeasibility_is_not_used(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
     store = store_of(tmp_path / "a.db", first.target, denied(first))
     assert marks(store) == 1
@@ -120,7 +120,7 @@ def test_nobody_is_believed_that_there_is_no_program(solved: tuple[morello.Goal,
     assert store.find(first.target, first.spec) is not None
 
 
-def test_bounds_of_others_are_not_believed(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_unverified_bounds_are_not_used(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
     bound = attrs.evolve(denied(first)[0], kinds=np.array([AnswerKind.LOWER], dtype=np.int8), costs=np.array([10**6]))
     store = store_of(tmp_path / "a.db", first.target, [bound])
@@ -128,9 +128,7 @@ def test_bounds_of_others_are_not_believed(solved: tuple[morello.Goal, SpecStore
     assert goal().synthesize(db=store).impl == first.impl
 
 
-def test_no_program_is_found_out_even_where_it_is_ones_own_word(
-    solved: tuple[morello.Goal, SpecStore], tmp_path: Path
-) -> None:
+def test_wrong_infeasibility_is_detected(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     store.add(solved[0].target, denied(solved[0]))
     assert goal().synthesize(db=store).impl == solved[0].impl
@@ -148,7 +146,7 @@ def test_a_cost_that_the_program_has_not_is_damage(
         goal().synthesize(db=store)
 
 
-def test_what_rests_on_anothers_word_is_marked_too(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_answers_from_unverified_ones_are_unverified(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
     _, others = parts(first.impl)
     store = store_of(tmp_path / "a.db", first.target, others)
@@ -162,7 +160,7 @@ def test_what_rests_on_anothers_word_is_marked_too(solved: tuple[morello.Goal, S
     assert marks(store) > before
 
 
-def test_two_others_that_contradict_each_other(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_contradicting_unverified_answers(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, theirs = solved
     store = store_of(tmp_path / "a.db", first.target, denied(first))
     with pytest.raises(Conflict):
@@ -200,7 +198,7 @@ def test_recomputation_reports_wrong_answers(solved: tuple[morello.Goal, SpecSto
     assert store.find(first.target, first.spec) is None
 
 
-def test_what_cannot_be_proven_keeps_its_mark(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+def test_unsolved_answers_stay_unverified(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     store = merged(tmp_path / "a.db", solved[1])
     before = marks(store)
 

@@ -15,13 +15,13 @@ from morello.cli.app import main
 from morello.host import missing_features
 from morello.plugins.registry import installed
 
-#: Runs a command line in a directory; gives what it prints.
+#: Runs a command line in a directory; returns its output.
 Shell = Callable[[str, Path], str]
 
 
 @pytest.fixture(scope="session")
 def shell() -> Shell:
-    """Runs `morello ... [> FILE]` in this process. Errors are part of what it prints, progress is not.
+    """Runs `morello ... [> FILE]` in this process. The output includes errors, but not progress.
 
     Other programs run as they do in a shell; tests are skipped where one of them is not installed.
     """
@@ -30,7 +30,7 @@ def shell() -> Shell:
         program, *arguments = line.split()
         if program != "morello":
             if "/" not in program and not shutil.which(program):
-                pytest.skip(f"there is no {program}")
+                pytest.skip(f"{program} is not installed")
             pipe = subprocess.PIPE
             return subprocess.run(f"{line} 2>&1", shell=True, cwd=folder, text=True, timeout=300, stdout=pipe).stdout
         *arguments, arrow, file = arguments if ">" in arguments else (*arguments, "", "")

@@ -1,4 +1,4 @@
-"""The page on architecture and the code agree on who knows whom, and nobody knows each other in a circle."""
+"""The page on architecture lists the layers of the code, and imports have no circle."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def import_graph() -> dict[str, set[str]]:
 
 
 def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the modules of some circle, in its order, the first one also at the end; nothing if there is none."""
+    """Return the modules of a circle in order, the first one also at the end; [] without a circle."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -88,7 +88,7 @@ def test_no_circle_of_imports() -> None:
     assert circle(graph) == [], "imports, those for types among them, lead round in a circle"
 
 
-def test_layers_import_from_layers_above_them_in_the_table() -> None:
+def test_layers_import_from_layers_above() -> None:
     order = {layer: place for place, layer in enumerate(described())}
     wrong = {
         f"{name} imports {other}"

@@ -1,4 +1,4 @@
-"""Pages show true things: Specs parse, Python runs, commands print what is printed there.
+"""Blocks of pages are true: Specs parse, Python runs, commands print the shown output.
 
 Blocks of a page are read from top to bottom. One that begins with a comment `# NAME.spec` is a file of that name for
 the commands after it; so are C, C++ and CMake that begin so. Python blocks share their names; those with `>>>` are
@@ -32,7 +32,7 @@ PAGES = [
 for folder in ("design", "tutorials"):
     PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(f"docs/{folder}/*.md"))
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/README.md"))
-#: What programs of a page take beside AVX2, as profile `base` leaves out no kernel.
+#: CPU features of programs of a page besides AVX2, as profile `base` leaves out no kernel.
 FEATURES = {"docs/c.md": ("avx_vnni",)}
 PIP = "pip install . ./plugins/* && "
 
@@ -107,7 +107,7 @@ def test_specs_of_examples_are_the_examples(block: Block) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_print_what_the_page_says(
+def test_commands_print_the_output_on_the_page(
     page: str, tmp_path: Path, shell: Callable[[str, Path], str], runs_avx2: None
 ) -> None:
     if missing := missing_features(FEATURES.get(page, ())):

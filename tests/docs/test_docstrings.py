@@ -1,4 +1,4 @@
-"""Docstrings are sentences that begin with a verb, or name what a class is: no half of a question."""
+"""Docstrings are sentences that begin with a verb, or with a noun for a class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's pictures are what search finds and commands print today."""
+"""The pictures are up to date with search and commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_picture_of_bounds_is_up_to_date() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
-def test_what_the_picture_of_bounds_shows_is_so(number: int) -> None:
+def test_bounds_in_the_picture_are_right(number: int) -> None:
     figures = script("figures")
     title, text = [*figures.EXAMPLES.items()][number]
     curves = figures.data()[title]
@@ -52,7 +52,7 @@ def test_what_the_picture_of_bounds_shows_is_so(number: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_terminal_shows_what_the_command_prints(runs_avx2: None) -> None:
+def test_the_picture_of_a_terminal_is_up_to_date(runs_avx2: None) -> None:
     picture = script("picture")
     shown = picture.text(picture.PICTURE.read_text(encoding="utf-8"))
     printed = picture.text(picture.svg(picture.output()))

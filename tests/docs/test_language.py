@@ -1,4 +1,4 @@
-"""The reference of the language lists what the code has: operations, data types, layouts, steps, bounds."""
+"""The reference of the language lists the operations, data types, layouts, steps and bounds of the code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_data_types() -> None:
         assert numpy.split()[0] == dtype.numpy.name
 
 
-def test_layouts_have_the_forms_they_are_said_to_have() -> None:
+def test_named_layouts() -> None:
     text = section("Layouts")
     assert [name for name in NAMED if f"`{name}` is `{NAMED[name](4)}`" in " ".join(text.split())] == list(NAMED)
 
@@ -77,7 +77,7 @@ def test_pictures_of_layouts(layout: str, height: str, width: str, picture: str,
     ]
 
 
-def test_there_are_pictures_of_every_kind_of_layout() -> None:
+def test_pictures_show_every_kind_of_layout() -> None:
     drawn = "".join(layout for layout, *_ in PICTURES)
     assert "p" in drawn
     assert "oe" in drawn

@@ -1,4 +1,4 @@
-"""The page on primitives is what the registry has."""
+"""The page on primitives is up to date with the registry."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_tools_are_named() -> None:
     assert {*re.findall(r"`python -m (tools[\w.]+)`", CONTRIBUTING)} == there
 
 
-def test_make_has_what_the_page_names() -> None:
+def test_make_has_the_targets_on_the_page() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     there = set(re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE))
     named = {name for names in re.findall(r"`make ([a-z ]+)`", CONTRIBUTING) for name in names.split()}
@@ -53,7 +53,7 @@ def test_tools_have_one_version_in_one_place() -> None:
 
 
 def test_packages_go_together() -> None:
-    """All have one version and tell the same of themselves, and what they need of one another is of that version."""
+    """All have one version and equal metadata, and require that version of one another."""
     own = {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PLUGINS}
     assert {"baselines", "reference_c", "x86", "x86_avx2", "x86_avx512"} <= {*own}
     for project in own.values():
@@ -92,7 +92,7 @@ def test_the_citation_has_this_version() -> None:
     assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [PROJECT["version"]]
 
 
-def test_papers_are_cited_by_keys_that_there_are() -> None:
+def test_papers_are_cited_by_existing_keys() -> None:
     page = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
     keys = set(re.findall(r"^\| \[(\w+)\] \|", page, re.MULTILINE))
     files = [

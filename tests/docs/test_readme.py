@@ -1,4 +1,4 @@
-"""The README says what there is."""
+"""The README is up to date with commands, options and links."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def test_the_two_commands() -> None:
         assert re.search(rf"^(\$ )?{re.escape(command)}$|&& {command}$", README, re.MULTILINE)
 
 
-def test_commands_are_those_there_are() -> None:
+def test_commands() -> None:
     assert sorted(re.findall(r"^\| `morello ([\w-]+)", README, re.MULTILINE)) == sorted(COMMANDS)
 
 
-def test_options_are_those_there_are() -> None:
+def test_options() -> None:
     having: dict[str, set[str]] = {name: set() for name in ("--spec", "--target", "--profile", "--db", "--json")}
     for name, command in COMMANDS.items():
         for option in {text for parameter in command.load().params for text in parameter.opts} & set(having):

@@ -1,4 +1,4 @@
-"""Every error in a text names its place, and what to write instead."""
+"""Every error in a text names its place and a remedy."""
 
 import re
 import time
@@ -297,7 +297,7 @@ def test_how_an_error_reads(registry):
     )
 
 
-def test_the_caret_stands_under_tabs(target):
+def test_the_caret_is_below_tabs(target):
     with pytest.raises(SourceError) as caught:
         parse_spec("Move(4,\n\t\tGL,\tL7)", target)
     assert (caught.value.excerpt, caught.value.caret) == ("\t\tGL,\tL7)", "\t\t   \t^~")
@@ -362,7 +362,7 @@ TOKENS = [
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map(" ".join) | st.text(max_size=40))
-def test_whatever_the_text_it_parses_or_its_place_is_told(registry, text):
+def test_any_text_parses_or_is_an_error_with_a_place(registry, text):
     target = registry.target("tiny")
     for error in (
         _failure(lambda: parse("target tiny\n" + text, registry=registry)),
@@ -377,7 +377,7 @@ def test_whatever_the_text_it_parses_or_its_place_is_told(registry, text):
 
 
 def _failure(read: Callable[[], object]) -> SourceError | None:
-    """The error of a text that is none; any other exception goes on its way."""
+    """Return the error of an invalid text; other exceptions propagate."""
     try:
         read()
     except SourceError as error:

@@ -1,4 +1,4 @@
-"""Parse the examples of the paper and of the design, with all that may be left out of them."""
+"""Parse the examples of the paper and of the design, with all optional parts left out."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Printing, and that parsing what is printed gives the same again."""
+"""Printed Specs and schedules parse to equal ones."""
 
 import random
 
@@ -45,7 +45,7 @@ LEVELS = ("RF", "VRF", "L1", "GL")
 
 @st.composite
 def layouts(draw, rank):
-    """Any layout of this rank: dimensions in any order, with strips, not all of which fit every shape."""
+    """Any layout of this rank: dimensions in any order, with strips that may not fit every shape."""
     dims = list(map(Dynamic, draw(st.permutations(range(rank)))))
     for _ in range(draw(st.integers(0, 2))):
         strip = draw(st.sampled_from([Packed, OddEven]))(draw(st.integers(0, rank - 1)), draw(st.sampled_from([2, 4])))

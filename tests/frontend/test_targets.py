@@ -44,7 +44,7 @@ def test_a_schedule_may_be_for_several_targets(both: Registry) -> None:
     assert schedules(text, both, "tiny") == schedules(text, both, "small") == ["tile [1, 8]", ""]
 
 
-def test_what_does_not_suit_another_target_is_told_with_the_remedy(both: Registry) -> None:
+def test_steps_that_do_not_suit_another_target_are_reported(both: Registry) -> None:
     text = SPECS.replace("tiny", "small") + "schedule a { select SmallMove }\n"
     with pytest.raises(SourceError, match="unknown microkernel 'SmallMove'") as caught:
         parse(text, target="tiny", registry=both)
@@ -97,7 +97,7 @@ STEPS = st.lists(st.builds(Tile, st.lists(st.integers(0, 9), max_size=3).map(tup
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(st.tuples(STEPS, STEPS), min_size=1, max_size=3), serial=st.booleans())
-def test_each_target_gets_back_what_was_printed(both: Registry, drawn, serial: bool) -> None:
+def test_printed_schedules_are_read_for_each_target(both: Registry, drawn, serial: bool) -> None:
     text = f"Move(4×8×2, GL, L1{', serial' if serial else ''})"
     files = []
     for at, name in enumerate(("tiny", "small")):

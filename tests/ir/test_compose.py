@@ -1,4 +1,4 @@
-"""A Compose: tiles and pieces of it compute what the whole does."""
+"""A Compose: its tiles and pieces compute the same as the whole."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_shapes_of_stages_are_the_same_in_numbers_and_in_arrays(seed: int) -> No
         assert tuple(int(column[0]) for column in columns) == op.stage_shape(stage, shape)
 
 
-def test_a_chain_ties_what_it_hands_on() -> None:
+def test_a_chain_unifies_dimensions_of_intermediates() -> None:
     op = Compose.chain([Matmul(), Matmul()])
     assert op.dims(op.rank) == ("b0", "m0", "k0", "n0", "k1")
     assert (op.reductions(5), op.untiled(5)) == ((2, 4), (2, 4))
@@ -148,7 +148,7 @@ def test_convolutions_ask_for_their_halo() -> None:
     assert (image.start(start)[2], image.shape(tile)[2]) == (4, 9)
 
 
-def test_what_is_used_in_several_ways_is_kept_whole() -> None:
+def test_dimensions_used_in_several_ways_stay_whole() -> None:
     op = mlp()
     assert str(op) == (
         "Compose([out = Add(out3, out1), out1 = Matmul(out2, rhs1), out2 = Gelu(out3), out3 = Matmul(lhs3, rhs3)])"
@@ -203,7 +203,7 @@ def test_the_form_does_not_depend_on_how_it_was_written() -> None:
         ),
     ],
 )
-def test_graphs_that_are_none(stages: list[ComposeStage], message: str) -> None:
+def test_invalid_graphs(stages: list[ComposeStage], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         arranged(stages)
 
@@ -251,7 +251,7 @@ def test_norms() -> None:
 
 
 def work(count: int) -> int:
-    """Return the number of bytecode instructions that making a Compose of so many stages takes."""
+    """Return the number of bytecode instructions to make a Compose of this many stages."""
     stages = (*(ComposeStage(Relu(), 2, (~(index + 1),)) for index in range(count - 1)), ComposeStage(Relu(), 2, (0,)))
     done = 0
 

@@ -1,4 +1,4 @@
-"""Constants of float types are those of the types that compute with them."""
+"""Constants of float types are those of numpy's types."""
 
 from __future__ import annotations
 

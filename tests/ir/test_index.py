@@ -1,4 +1,4 @@
-"""IndexExpr expressions mean in C what they mean in Python."""
+"""Index expressions have the same value in C as in Python."""
 
 from __future__ import annotations
 

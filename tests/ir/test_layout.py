@@ -1,4 +1,4 @@
-"""Layouts are bijections, and what is said of a tile holds for the tile."""
+"""Layouts are bijections, and layouts of tiles describe the tiles."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_tiling_in_two_steps_claims_no_more_than_in_one(
         ((3, 32, 32), (3, 16, 32), 4096),
     ],
 )
-def test_a_tile_tells_of_rows_pages_apart(shape: tuple[int, ...], tile: tuple[int, ...], spacing: int) -> None:
+def test_a_tile_has_the_spacing_of_its_rows(shape: tuple[int, ...], tile: tuple[int, ...], spacing: int) -> None:
     state = OperandState(F32, "GL", row_major(len(shape)), len(shape))
     assert state.tiled(state.tile_codes(shape, tile, 1)).spacing == spacing
 

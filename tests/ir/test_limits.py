@@ -1,4 +1,4 @@
-"""Limits on grids: what rounding promises, and that numbered limits keep it."""
+"""Limits on grids: laws of rounding, also for numbered limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def held(grid: LimitGrid) -> st.SearchStrategy[int]:
 
 
 @given(grids)
-def test_values_are_whole_units_from_none_to_all(grid: LimitGrid) -> None:
+def test_values_are_whole_units_from_zero_to_capacity(grid: LimitGrid) -> None:
     assert grid.values[0] == 0
     assert grid.values[-1] == grid.capacity
     assert grid.unit in grid.values
@@ -48,7 +48,7 @@ def test_rounding_is_by_less_than_a_division_or_half(grid: LimitGrid) -> None:
 
 
 @given(grids, st.data())
-def test_what_is_left_is_never_more_and_keeps_order(grid: LimitGrid, data: st.DataObject) -> None:
+def test_remaining_limits_never_grow_and_keep_order(grid: LimitGrid, data: st.DataObject) -> None:
     limits = data.draw(st.lists(st.sampled_from(grid.values), min_size=2, max_size=2).map(sorted))
     used = sorted([data.draw(held(grid)), data.draw(held(grid))])
     left = {(i, j): lower((limits[i],), (used[j],), (grid,))[0] for i in (0, 1) for j in (0, 1)}
@@ -62,7 +62,7 @@ def test_what_is_left_is_never_more_and_keeps_order(grid: LimitGrid, data: st.Da
 
 
 @given(grids, st.data())
-def test_a_peak_fits_what_is_left_exactly_if_the_raised_peak_fits(grid: LimitGrid, data: st.DataObject) -> None:
+def test_a_peak_fits_the_rest_exactly_if_the_raised_peak_fits(grid: LimitGrid, data: st.DataObject) -> None:
     peak, used = data.draw(st.sampled_from(grid.values)), data.draw(held(grid))
     (raised,) = raise_peak((peak,), (used,), (grid,))
     for limit in grid.values:
@@ -118,7 +118,7 @@ def test_kinds_of_levels_count_as_they_are_used() -> None:
     assert attrs.evolve(CACHE, divisions=3).grid.values[-4:] == (8 * KIB, 16 * KIB, 32 * KIB, 48 * KIB)
 
 
-def test_a_cache_of_48_kib_holds_what_one_of_32_does_not() -> None:
+def test_a_cache_of_48_kib_holds_more_than_one_of_32() -> None:
     target = installed().target("x86_avx2")
     larger = attrs.evolve(
         target, levels=tuple(attrs.evolve(one, capacity=48 * KIB) if one.name == "L1" else one for one in target.levels)

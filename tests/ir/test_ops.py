@@ -1,4 +1,4 @@
-"""Laws that every operation keeps: what it says of shapes, tiles and parts is what its meaning does."""
+"""Laws of every operation: shapes, tiles and parts agree with its reference semantics."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_accumulating_from_the_initial_values_is_the_operation(op: Operation) ->
 
 @each_op
 @pytest.mark.parametrize("step", [1e-3, 0.4])
-def test_propagated_errors_cover_what_changes_do(op: Operation, step: float) -> None:
+def test_propagated_errors_bound_changes_of_results(op: Operation, step: float) -> None:
     shape = SHAPES[op.rank]
     inputs = inputs_of(op, shape)
     if not inputs:
@@ -186,7 +186,7 @@ def test_propagated_errors_cover_what_changes_do(op: Operation, step: float) -> 
 
 @pytest.mark.parametrize("error", [2000.0, np.inf])
 @pytest.mark.parametrize("name", ["Softmax", "Exp", "SoftmaxDenominator"])
-def test_what_underflows_may_be_moved_back(name: str, error: float) -> None:
+def test_underflow_may_be_undone(name: str, error: float) -> None:
     op = by_name(name)
     row = [np.array([[0.0]])] if name == "SoftmaxDenominator" else []
     inputs, moved = ([np.array([[low, 0.0]]), *row] for low in (-1000.0, 1000.0 if name == "Softmax" else 5.0))

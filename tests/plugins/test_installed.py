@@ -137,7 +137,7 @@ def test_the_search_of_a_wheel_is_passed_over_once_its_sources_differ(
     assert "_engine" in python(code)
 
 
-def test_wheels_believe_what_the_tree_has_solved(python: Callable[[str], str], root: Path) -> None:
+def test_wheels_use_answers_of_the_checkout(python: Callable[[str], str], root: Path) -> None:
     """All that answers depend on is in the wheels: its hashes are those of the tree."""
     code = """
         import morello_x86_avx2.plugin, morello_x86_avx512.plugin, morello_reference_c.plugin

@@ -1,4 +1,4 @@
-"""Operations of plugins are those of their registry: what two registries call by one name does not meet."""
+"""Operations of plugins belong to their registry: those of two registries with one name are separate."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_sizes_as_text(sizes: str, shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("sizes", ["", "1×", "-1", "n8", "8.5"])
-def test_a_size_that_is_none(sizes: str) -> None:
+def test_an_invalid_size(sizes: str) -> None:
     with pytest.raises(ValueError, match="is not a number, a multiple"):
         parse_pattern(f"{sizes}, f32 C")
 

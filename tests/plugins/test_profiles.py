@@ -1,4 +1,4 @@
-"""Profiles: what files may say, which one a target has, and that all that follows from one is seen."""
+"""Profiles: their files, the choice of one for a target, and their effects."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def level(target: Target, name: str) -> MemoryLevel:
     return target.level(name)
 
 
-def test_a_profile_replaces_what_it_says_and_nothing_else(toys: Registry) -> None:
+def test_a_profile_replaces_its_numbers_only(toys: Registry) -> None:
     base, fast = toys.target("toy_cpu"), toys.target("toy_cpu", "fast")
     assert (base.profile, fast.profile) == ("base", "fast")
     assert (base.label, fast.label) == ("toy_cpu", "toy_cpu (profile fast)")
@@ -90,7 +90,7 @@ def test_a_profile_replaces_what_it_says_and_nothing_else(toys: Registry) -> Non
     assert [one.profile for one in toys.variants("toy_cpu")] == ["base", "slow", "fast"]
 
 
-def test_kernels_cost_what_the_profile_says(toys: Registry) -> None:
+def test_kernels_cost_the_numbers_of_the_profile(toys: Registry) -> None:
     text = "MatmulAccum(1×1×1×1, (f32, R), (f32, C), (f32, C), serial)"
     costs = [
         cost_and_peak(morello.goal(text, target="toy_cpu", registry=toys, profile=name).select("MultAdd").impl).cost
@@ -133,7 +133,7 @@ def test_kernels_are_those_that_the_machine_can_run(toy_plugin: TargetPlugin, mo
     assert unavailable("cpu") == {"Needy": ("quick",)}
 
 
-def test_steps_say_what_the_machine_lacks_for_a_kernel() -> None:
+def test_steps_name_the_missing_features_of_a_kernel() -> None:
     none = Profile(name="plain", target="x86_avx2", cpu_features=())
     text = "Matmul(1×6×64×16, (u8, L1), (i8, L1, layout[0, 1, 2, 1p4]), (i32, L1), serial)"
     goal = morello.goal(text, target="x86_avx2", profile=none)
@@ -143,7 +143,7 @@ def test_steps_say_what_the_machine_lacks_for_a_kernel() -> None:
     assert morello.goal(text, target="x86_avx2", profile="base").select("RegisterTileVpdpbusd").impl
 
 
-#: What is wrong with a file: what of TEXT is replaced, by what, and the key and the rule that the message names.
+#: Faults of a file: a part of TEXT, its replacement, and the key and the rule in the message.
 FAULTS = [
     ('name = "fast"', "name =", "not valid TOML"),
     ('name = "fast"', "", "name is missing"),
@@ -193,7 +193,7 @@ def test_faults_name_file_key_and_rule(part: str, other: str, words: str, tmp_pa
     assert raised.value.hint
 
 
-def test_profiles_that_there_are_not(tmp_path: Path, toys: Registry) -> None:
+def test_unknown_profiles(tmp_path: Path, toys: Registry) -> None:
     with pytest.raises(ProfileError, match=r"unknown profile 'fest' of toy_cpu\n  hint: profiles are base, fast"):
         toys.target("toy_cpu", "fest")
     with pytest.raises(ProfileError, match=r"cannot read the profile .*none.toml: No such file"):
@@ -298,14 +298,14 @@ def test_x86_targets_bring_profiles_of_machines(
 
 
 @pytest.mark.usefixtures("any_machine")
-def test_a_cpu_is_known_though_a_hypervisor_hides_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_is_recognized_if_a_hypervisor_hides_features(monkeypatch: pytest.MonkeyPatch) -> None:
     zen5 = archspec.cpu.TARGETS["zen5"]
     seen = SimpleNamespace(vendor=zen5.vendor, features=zen5.features - {"pku", "rdseed", "flush_l1d"})
     host(monkeypatch, "x86_64_v4", seen)
     assert microarchitectures()[:2] == ("zen5", "zen4")
     host(monkeypatch, "x86_64_v3", SimpleNamespace(vendor=zen5.vendor, features=archspec.cpu.TARGETS["zen3"].features))
     assert microarchitectures()[0] == "zen3"
-    host(monkeypatch, "x86_64_v4", SimpleNamespace(vendor="nobody", features=zen5.features))
+    host(monkeypatch, "x86_64_v4", SimpleNamespace(vendor="unknown", features=zen5.features))
     assert microarchitectures()[0] == "x86_64_v4"
 
 
@@ -316,9 +316,7 @@ def test_of_several_profiles_for_a_cpu_the_first_is_chosen() -> None:
 
 
 @pytest.mark.usefixtures("any_machine")
-def test_what_the_user_says_goes_before_the_cpu(
-    toys: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_choices_of_the_user_override_the_cpu(toys: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     host(monkeypatch, "x86_64")
     file = profile_choice.config_file()
     file.parent.mkdir(parents=True)

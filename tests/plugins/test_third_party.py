@@ -1,4 +1,4 @@
-"""The third-party plugins' kernels compute what they claim, and search picks them where they are cheapest."""
+"""Kernels of the third-party plugins compute their declared results, and search picks them where they are cheapest."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_rows_that_do_not_stay_aligned_are_computed_value_by_value(registry: Reg
     api.compile(done).check()
 
 
-def test_aligned_operands_are_asked_for(registry: Registry) -> None:
+def test_patterns_may_require_alignment(registry: Registry) -> None:
     aligned = toy("MatmulAccum(1×1×1×4, (f32, C), (f32, C), (f32, C), serial)", registry)
     assert cost_and_peak(aligned.select("AddScaledRow").impl).cost == 3 + 3 + 3 + 4
     unaligned = toy("MatmulAccum(1×1×1×4, (f32, C), (f32, C, ua), (f32, C), serial)", registry)
@@ -92,7 +92,7 @@ def test_aligned_operands_are_asked_for(registry: Registry) -> None:
         unaligned.select("AddScaledRow")
 
 
-def test_a_view_is_not_taken_for_aligned_where_memory_is_not(toy_plugin: Any) -> None:
+def test_a_view_of_unaligned_memory_is_not_aligned(toy_plugin: Any) -> None:
     loose = [attrs.evolve(level, alignment=1) if level.name == "MEM" else level for level in toy_plugin.levels]
     registry = Registry.of(toy_cpu=attrs.evolve(toy_plugin, levels=tuple(loose)))
     goal = toy("MatmulAccum(1×1×1×4, (f32, MEM), (f32, MEM), (f32, MEM), serial)", registry)
@@ -112,7 +112,7 @@ def test_integers_wrap_around_without_undefined_behaviour(kernel: str, registry:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_toy_cpu_allows_is_correct(seed: int, registry: Registry) -> None:
+def test_programs_of_toy_cpu_are_correct(seed: int, registry: Registry) -> None:
     dtype = "f32" if seed % 2 else "i32"
     goal = toy(f"Matmul(2×3×5×6, ({dtype}, MEM), ({dtype}, MEM), ({dtype}, MEM), serial)", registry)
     impl = RandomPrograms(goal.target, random.Random(seed)).draw(goal.spec)
@@ -129,7 +129,7 @@ def test_the_toy_emitter_prints_plain_c(registry: Registry) -> None:
     assert "immintrin" not in program.source
 
 
-def test_an_extension_adds_a_kernel_to_anothers_target(registry: Registry) -> None:
+def test_an_extension_adds_a_kernel(registry: Registry) -> None:
     target = registry.target("x86_avx2")
     assert registry.owner("x86_avx2") == "x86_avx2"
     assert target.origins["microkernel OuterProduct4x8"] == "avx2_extra"
@@ -138,7 +138,7 @@ def test_an_extension_adds_a_kernel_to_anothers_target(registry: Registry) -> No
 
 @needs_avx2
 @pytest.mark.parametrize("name", ["FusedMultiplyAdd8", "OuterProduct4x8"])
-def test_added_kernels_compute_what_they_declare(name: str, registry: Registry) -> None:
+def test_added_kernels_compute_their_declared_results(name: str, registry: Registry) -> None:
     target = registry.target("x86_avx2")
     only = attrs.evolve(target, kernels=(target.kernels_by_name[name],))
     for check in kernel_checks(only, sanitize=True):
@@ -181,7 +181,7 @@ def test_an_operation_of_a_plugin(registry: Registry) -> None:
 
 @attrs.frozen
 class RMSNorm(Relu):
-    """Has the name of what is no operation, but can stand in the place of one."""
+    """An object other than an operation, with the name of one."""
 
 
 def test_names_of_operations_are_unique(extra_plugin: Any) -> None:

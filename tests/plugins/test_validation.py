@@ -86,7 +86,7 @@ def error_of(registry: Registry) -> str:
     return str(raised.value)
 
 
-def test_what_breaks_no_rule_is_accepted() -> None:
+def test_valid_plugins_are_accepted() -> None:
     target = Registry.of(good=plugin(levels=(REGISTERS, VECTORS, MEMORY), kernels=(KERNEL, MULT_ADD))).target("tiny")
     assert target.origins["microkernel MultAdd"] == "good"
     assert [one.name for one in target.levels] == ["R", "V", "MEM"]
@@ -96,7 +96,7 @@ class Nameless(Select):
     keyword: ClassVar[str] = "two words"
 
 
-#: What is changed about a plugin that is fine, and the thing and the rule that the message names.
+#: Changes of a valid plugin, and the object and the rule in the message.
 RULES: list[tuple[dict[str, Any], str, str]] = [
     # The target.
     ({"info": attrs.evolve(INFO, layouts=None)}, "layouts", "layouts is a function of data type and rank"),
@@ -244,7 +244,7 @@ def test_a_declaration_is_of_one_target(declaration: Any, rule: str) -> None:
     assert f"plugin 'faulty': {rule}" in str(raised.value) or rule in str(raised.value)
 
 
-def test_what_an_extension_breaks_is_not_blamed_on_the_owner() -> None:
+def test_faults_of_an_extension_do_not_name_the_owner() -> None:
     broken = attrs.evolve(KERNEL, name="Broken", registers={"L9": 1})
     message = error_of(Registry.of(good=plugin(), faulty=extension(kernels=[broken])))
     assert "plugin 'faulty', microkernel Broken of target tiny" in message
@@ -325,7 +325,7 @@ def test_one_object_under_two_names() -> None:
         Registry.of(first=twice, second=twice)
 
 
-def test_an_unknown_target_is_answered_with_those_there_are() -> None:
+def test_an_unknown_target_lists_the_known_ones() -> None:
     with pytest.raises(MorelloError, match=r"unknown target 'tny'(?s:.*)did you mean 'tiny'\?"):
         Registry.of(good=plugin()).target("tny")
 

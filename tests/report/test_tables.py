@@ -1,4 +1,4 @@
-"""Tables fit the terminal, lose nothing where programs read them, and have no escapes where none are wanted."""
+"""Tables fit the terminal, are complete in pipes, and have escapes in terminals only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from morello.report.tables import Column, print_table, table_text
 COLUMNS = [
     Column("name"),
     Column("count", number=True),
-    Column("what it is", wraps=True, spare=1),
+    Column("about them", wraps=True, spare=1),
     Column("x", spare=2),
 ]
 ROWS = [("one", "1,000", "a text of several words that is long", "far"), ("another", "2", "short", "away")]
@@ -35,12 +35,10 @@ def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return capsys.readouterr()
 
 
-def test_a_row_is_a_line_where_nobody_looks(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_lines_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = printed(capsys, monkeypatch, None)
     assert out.splitlines() == [
-        "name     count  what it is                            x",
+        "name     count  about them                            x",
         "one      1,000  a text of several words that is long  far",
         "another      2  short                                 away",
     ]
@@ -50,7 +48,7 @@ def test_a_row_is_a_line_where_nobody_looks(
 
 @pytest.mark.parametrize(
     ("width", "left_out", "wrapped"),
-    [(80, [], False), (50, [], True), (40, ["x"], True), (30, ["what it is", "x"], False)],
+    [(80, [], False), (50, [], True), (40, ["x"], True), (30, ["about them", "x"], False)],
 )
 def test_text_is_wrapped_and_then_spare_columns_go(
     width: int, left_out: list[str], wrapped: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -59,8 +57,8 @@ def test_text_is_wrapped_and_then_spare_columns_go(
     lines = out.splitlines()
     assert max(map(len, lines)) <= width
     assert (len(lines) > 3) == wrapped
-    assert [heading in lines[0] for heading in ("what it is", " x")] == [
-        heading not in left_out for heading in ("what it is", "x")
+    assert [heading in lines[0] for heading in ("about them", " x")] == [
+        heading not in left_out for heading in ("about them", "x")
     ]
     assert err == (f"no room for {', '.join(left_out)}: a wider terminal shows more\n" if left_out else "")
 
@@ -104,7 +102,7 @@ def on_a_terminal(**environment: str) -> str:
     return found.decode()
 
 
-def test_a_terminal_says_how_wide_it_is() -> None:
+def test_the_width_is_the_terminals() -> None:
     plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in on_a_terminal(TERM="xterm").splitlines()]
     assert 50 < max(map(len, plain)) <= 60
     assert "\x1b[1m" in on_a_terminal(TERM="xterm")
@@ -112,7 +110,7 @@ def test_a_terminal_says_how_wide_it_is() -> None:
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_no_escapes_where_none_are_wanted(environment: dict[str, str]) -> None:
+def test_no_escapes_without_colour(environment: dict[str, str]) -> None:
     assert "\x1b" not in on_a_terminal(**environment)
 
 

@@ -128,7 +128,7 @@ def test_a_length_that_a_place_refuses_leaves_the_others_alone(avx2: Target) -> 
 
 
 @pytest.mark.parametrize(("name", "parallel"), [("Matmul", False), ("MatmulAccum", True)])
-def test_tiles_of_what_stays_whole_are_for_shapes_that_they_cover(name: str, parallel: bool, avx2: Target) -> None:
+def test_tiles_of_whole_dimensions_cover_them(name: str, parallel: bool, avx2: Target) -> None:
     """Search offers none, but schedules may."""
     op = by_name(name)
     states = tuple(OperandState(F32, "GL", None) for _ in op.operands(4))

@@ -88,7 +88,7 @@ def test_steps_that_do_not_apply_say_why(step: Callable[[morello.Goal], morello.
         step(matmul())
 
 
-def test_what_tile_keeps_whole_is_kept_whole() -> None:
+def test_fit_keeps_whole_dimensions_of_tile() -> None:
     with pytest.raises(Inapplicable, match="needs k whole"):
         matmul("1×4×12×16", op="Matmul").fit(2, 6)
     assert covered(matmul("1×4×12×16").fit(2, 6), 2) == [(0, 6, 2)]
@@ -141,14 +141,14 @@ def test_kernels_say_which_sizes_search_tries(avx2: Target) -> None:
     assert tried_on(asking(avx2, n=(32, 48)), "1×8×64×2048") == ["fit 3 [32, 48]"]
 
 
-def test_dimensions_that_no_kernel_asks_for_have_the_sizes_of_search(avx2: Target) -> None:
+def test_dimensions_without_tile_sizes_use_default_sizes(avx2: Target) -> None:
     rows = asking(avx2, m=(6,))
     own = [step for step in tried_on(asking(avx2), "1×30×64×30") if step.startswith("fit 3")]
     assert own
     assert sorted(tried_on(rows, "1×30×64×30")) == sorted(["fit 1 [6]", *own])
 
 
-def test_sizes_of_all_kernels_are_taken_together(avx2: Target) -> None:
+def test_tile_sizes_of_all_kernels_are_combined(avx2: Target) -> None:
     both = asking(avx2, m=(6,), n=(24,))
     assert tried_on(both, "1×12×64×48") == ["fit 1 [6]", "fit 3 [24]"]
     fill = parse_spec("FillZero(1×12, GL, serial)", both).logical
@@ -156,7 +156,7 @@ def test_sizes_of_all_kernels_are_taken_together(avx2: Target) -> None:
     assert "fit 1 [6]" in [str(step) for step in ExactFit.steps(fill, both)]
 
 
-def test_batches_try_what_each_size_is_made_of(avx2: Target) -> None:
+def test_batches_try_the_sizes_of_each_spec(avx2: Target) -> None:
     rows = asking(avx2, m=(4, 5, 6))
     logical = parse_spec("MatmulAccum(1×512×64×64, GL, GL, GL, serial)", rows).logical
     extents = [7, 11, 12, 16, 30, 512]
@@ -186,7 +186,7 @@ def registers_by_rows(target: Target, most: int) -> Target:
     return attrs.evolve(target, kernels=(*target.kernels, rows))
 
 
-def test_registers_by_a_function_of_the_spec_decide_what_search_selects(avx2: Target) -> None:
+def test_registers_by_a_function_of_the_spec_limit_search(avx2: Target) -> None:
     target = registers_by_rows(avx2, 16)
 
     def found(rows: int, vectors: int) -> tuple[str, Limits]:
@@ -239,7 +239,7 @@ def test_runs_pay_for_misses(avx2: Target) -> None:
     assert cost(1, 7) - cost(1, 0) == 7
 
 
-def test_search_tries_sizes_of_its_own_where_no_kernel_asks(avx2: Target) -> None:
+def test_search_tries_default_sizes_without_tile_sizes(avx2: Target) -> None:
     def tried(shape: str) -> list[str]:
         return tried_on(asking(avx2), shape)
 

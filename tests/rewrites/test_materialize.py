@@ -100,6 +100,6 @@ def test_other_operations() -> None:
         ("RandMatmul[seed=-1](1×2×2×2, (u32, L1), (u32, L1), L1, L1)", "seed=-1 is not an unsigned 32-bit number"),
     ],
 )
-def test_what_specs_may_not_say(text: str, rule: str) -> None:
+def test_invalid_random_specs(text: str, rule: str) -> None:
     with pytest.raises(MorelloError, match=rule):
         morello.goal(text, target="x86_avx2")

@@ -1,4 +1,4 @@
-"""one_group: groups of a convolution are convolutions, and search leaves all but their tiles to those."""
+"""one_group: groups of a convolution are convolutions, and search only tiles a GroupedConv."""
 
 from __future__ import annotations
 

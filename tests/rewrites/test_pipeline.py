@@ -1,4 +1,4 @@
-"""Hold pipeline rewrites to what they share: new tensors live as long as a part uses them, and meaning is kept."""
+"""Laws of pipeline rewrites: lifetimes of new tensors, and unchanged results."""
 
 from __future__ import annotations
 

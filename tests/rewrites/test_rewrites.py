@@ -1,4 +1,4 @@
-"""Each rewrite does what it says, and says why where it does not apply."""
+"""Each rewrite makes its nodes, and reports why it does not apply."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def shared(
     return morello.goal(f"{op}({shape}, {operands})", target=target)
 
 
-def test_a_parallel_loop_costs_what_its_busiest_thread_runs() -> None:
+def test_a_parallel_loop_costs_its_busiest_thread() -> None:
     goal = shared("3×10×8×16").tile(1, 4, 4, parallel=True)
     serial = node(shared("3×10×8×16").tile(1, 4, 4)).expansion
     weights = goal.target.weights
@@ -253,7 +253,7 @@ def test_one_pixel_a_row_is_a_column() -> None:
     assert part.logical.shape == (1, 3, 4, 8)
 
 
-def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:
+def test_a_step_that_exceeds_memory_reports_the_excess() -> None:
     tight = matmul(operands="GL, GL, L1", limits="[64, 128, 32768, 524288, 2147483648]")
     with pytest.raises(Inapplicable, match="takes 256 bytes of VRF, 128 are left"):
         tight.move_param(2, "VRF", "row_major", 8)

@@ -1,4 +1,4 @@
-"""Softmax families, as schedules: each of them computes what its Spec says."""
+"""Schedules of the softmax family compute their Specs."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_unpack_is_the_inverse_of_pack(spec: TensorSpec) -> None:
 
 
 @given(tensors())
-def test_each_value_is_where_the_layout_says(spec: TensorSpec) -> None:
+def test_values_are_at_the_offsets_of_the_layout(spec: TensorSpec) -> None:
     logical = numbered(spec)
     packed = pack(logical, spec)
     flat = np.lib.stride_tricks.as_strided(packed, (packed.size,), (packed.itemsize,))
@@ -97,7 +97,7 @@ def test_bf16_may_be_bit_patterns() -> None:
     assert unpack(bits, spec).view(np.uint16).tolist() == bits.tolist()
 
 
-def test_empty_starts_where_it_is_asked_to() -> None:
+def test_empty_has_the_requested_alignment() -> None:
     assert all(empty(tensor((3, 5), row_major(2), I16), 4096).ctypes.data % 4096 == 0 for _ in range(5))
 
 

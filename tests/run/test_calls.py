@@ -1,4 +1,4 @@
-"""Operands are given by place, by name, as `out`, or with fewer dimensions, to calls that are known and others."""
+"""Operands are given by position, by name, as `out`, or with fewer dimensions, to first and quick calls."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_several_outputs(make: Make) -> None:
         ((LHS, RHS, RHS, RHS), {}, "takes 3 arrays, or 2 without outputs, got 4"),
     ],
 )
-def test_operands_that_there_are_not(make: Make, arrays: Any, named: Any, expected: str) -> None:
+def test_unknown_operands(make: Make, arrays: Any, named: Any, expected: str) -> None:
     with pytest.raises(ArgumentError, match=expected) as caught:
         make("Matmul", (1, 2, 3, 4))(*arrays, **named)
     assert caught.value.hint
@@ -152,7 +152,7 @@ def test_hints_for_other_sizes_and_outputs(make: Make) -> None:
     assert caught.value.hint == "leave it out, or make it: morello.empty(kernel.spec.operands[2])"
 
 
-def test_known_calls_check_what_depends_on_the_address(make: Make) -> None:
+def test_quick_calls_check_addresses(make: Make) -> None:
     kernel = make("Move", (16,))
     memory = np.arange(65, dtype=np.float32)
     kernel(memory[:16], memory[16:32])
@@ -170,7 +170,7 @@ def test_known_calls_check_what_depends_on_the_address(make: Make) -> None:
     kernel(memory[:16], np.zeros(16, np.float32))
 
 
-def test_known_calls_see_that_an_array_was_changed_in_place(make: Make) -> None:
+def test_quick_calls_detect_arrays_changed_in_place(make: Make) -> None:
     kernel = make("Move", (2, 8))
     source, out = np.zeros((2, 8), np.float32), np.zeros((2, 8), np.float32)
     kernel(source, out)
@@ -225,7 +225,7 @@ def test_outputs_that_are_left_out_are_fresh_and_aligned(make: Make, target: Tar
     assert all(each.ctypes.data % 128 == 0 and each.tolist() == [1] * 8 for each in made)
 
 
-def test_known_calls_leak_nothing(make: Make) -> None:
+def test_quick_calls_leak_nothing(make: Make) -> None:
     kernel = make("Move", (8,))
     arrays = np.ones(8, np.float32), np.ones(8, np.float32)
     kernel(*arrays)
@@ -237,7 +237,7 @@ def test_known_calls_leak_nothing(make: Make) -> None:
     assert all(abs(sys.getrefcount(each) - count) < 100 for each, count in zip(counted, before, strict=True))
 
 
-def test_calls_are_known_to_the_thread_that_made_them(make: Make) -> None:
+def test_quick_calls_belong_to_a_thread(make: Make) -> None:
     kernel, results = make("Move", (8,)), list[float]()
 
     def call(value: float) -> None:
@@ -264,7 +264,7 @@ SLEEPS = """
 """
 
 
-def test_long_calls_that_are_known_let_other_threads_run(make: Make, target: Target) -> None:
+def test_long_quick_calls_release_the_lock(make: Make, target: Target) -> None:
     """One thread's call waits for a flag that only another thread can set."""
     kernel = make("Move", (1,), I32)
     program = attrs.evolve(kernel.program, source=SLEEPS.format(prototype=kernel.program.prototype))

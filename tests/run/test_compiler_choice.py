@@ -50,7 +50,7 @@ def record() -> Path:
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     """Seconds that code of each compiler takes; those that were asked for are counted under "timed"."""
-    told: Times = {"clang": 2e-6, "gcc": 1e-6, "timed": 0}
+    fake_times: Times = {"clang": 2e-6, "gcc": 1e-6, "timed": 0}
     real = FunctionTimer.__init__
 
     def init(self, kernel, arrays, threads) -> None:
@@ -58,12 +58,12 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
         self.built_with = kernel.compiler.name
 
     def seconds(self, calls: int) -> float:
-        told["timed"] += 1
-        return told[self.built_with] * calls
+        fake_times["timed"] += 1
+        return fake_times[self.built_with] * calls
 
     monkeypatch.setattr(FunctionTimer, "__init__", init)
     monkeypatch.setattr(FunctionTimer, "seconds", seconds)
-    return told
+    return fake_times
 
 
 @pytest.mark.usefixtures("rivals")
@@ -79,7 +79,7 @@ def test_the_faster_builds_the_kernel(times: Times, make: Make) -> None:
 
 
 @pytest.mark.usefixtures("rivals")
-def test_times_are_taken_once(times: Times, make: Make) -> None:
+def test_compilers_are_timed_once(times: Times, make: Make) -> None:
     first = make("FillZero", (4,)).choice
     taken = times["timed"]
     times |= {"clang": 1e-9}
@@ -120,13 +120,13 @@ def test_code_for_another_cpu_is_not_timed(times: Times, make: Make) -> None:
 
 
 @pytest.mark.usefixtures("rivals")
-def test_auto_stands_for_the_first_where_there_is_no_kernel() -> None:
+def test_auto_is_the_first_compiler_without_a_kernel() -> None:
     assert find_compiler().name == find_compiler("auto").name == "clang"
     assert [one.name for one in available_compilers()] == ["clang", "gcc"]
 
 
 @pytest.mark.usefixtures("rivals")
-def test_one_asked_for_is_not_compared(times: Times, make: Make) -> None:
+def test_a_requested_compiler_is_not_compared(times: Times, make: Make) -> None:
     kernel = make("FillZero", (4,))
     named = Kernel.of(kernel.impl, kernel.target, kernel.program, "clang")
     assert named.choice is None

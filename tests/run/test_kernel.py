@@ -1,4 +1,4 @@
-"""Calling kernels, and what is said of arrays that do not fit."""
+"""Calling kernels, and errors for arrays that do not fit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_output_that_is_read_cannot_be_left_out(make: Make) -> None:
         kernel(lhs, rhs)
 
 
-def test_what_it_says_of_itself(make: Make, target: Target) -> None:
+def test_repr(make: Make, target: Target) -> None:
     kernel = make("Matmul", (1, 2, 3, 4))
     assert kernel.schedule == "select Matmul"
     assert kernel.cost == 24
@@ -163,7 +163,7 @@ def test_alignment_of_the_level(make: Make, target: Target) -> None:
         kernel(shifted[start : start + 8])
 
 
-def test_bf16_says_which_types_will_do(make: Make) -> None:
+def test_errors_for_bf16_list_valid_types(make: Make) -> None:
     with pytest.raises(ArgumentError, match=r"bfloat16 \(ml_dtypes\.bfloat16, or uint16 bit patterns\), got float16"):
         make("Move", (3,), [BF16, F32])(np.zeros(3, np.float16))
 
@@ -279,7 +279,7 @@ def test_each_thread_has_a_workspace(scratch: Kernel) -> None:
     assert not wrong
 
 
-def test_other_threads_run_meanwhile(make: Make, target: Target) -> None:
+def test_calls_release_the_lock(make: Make, target: Target) -> None:
     """One thread's call waits for a flag that only another thread can set."""
     kernel = make("Move", (1,), I32)
     source = (

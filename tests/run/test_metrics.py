@@ -1,4 +1,4 @@
-"""Programs are measured by what their targets say, where these say anything."""
+"""Programs of targets with metrics are measured by these."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_plugins_measure_themselves() -> None:
     assert (first.metric, second.value) == (size, 3)
 
 
-def test_a_function_that_is_not_there_is_named() -> None:
+def test_a_missing_function_is_named() -> None:
     with pytest.raises(EmitError, match="the C of kernel has no function heat, which metric heat asks for"):
         kernel_with(Metric(name="heat", unit="K", symbol="heat")).readings()
 

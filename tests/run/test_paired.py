@@ -1,4 +1,4 @@
-"""Paired timing: what is faster is told from noise, whatever the machine does meanwhile."""
+"""Paired timing distinguishes faster programs from noise, under any load of the machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_interval_holds_the_gain_and_scales_with_it(seed: int, factor: float
     assert scaled.spread == pytest.approx(found.spread)
 
 
-def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
+def test_the_interval_has_its_confidence() -> None:
     rng = random.Random(0)
     missed = 0
     for _ in range(2000):
@@ -46,7 +46,7 @@ def test_a_disturbed_machine_changes_little() -> None:
     assert found.spread < 1e-9
 
 
-def test_a_slower_kernel_is_told_apart_with_few_rounds() -> None:
+def test_a_slower_kernel_takes_few_rounds() -> None:
     goal = api.goal("Relu(64×256, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
     fast, slow = (
         api.compile(start, db=False, progress=False, budget=BUDGET)

@@ -1,4 +1,4 @@
-"""Parallel loops: results are the same bits on any number of threads, however threads are had."""
+"""Parallel loops: results are the same bits on any number of threads, of any runtime."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_no_thread_stores_outside_its_tiles(compiler: Compiler) -> None:
         assert np.array_equal(copies(values, threads=2), values)
 
 
-def test_as_many_threads_run_as_are_asked_for(compiler: Compiler) -> None:
+def test_the_requested_number_of_threads_runs(compiler: Compiler) -> None:
     """Each share leaves its buffer in a workspace of its own; there are six tiles."""
     made = kernel(compiler)
     source, _ = operands(made)
@@ -105,7 +105,7 @@ def test_as_many_threads_run_as_are_asked_for(compiler: Compiler) -> None:
         assert used.tolist() == [share < min(threads, 6) for share in range(7)]
 
 
-def test_known_calls_keep_to_their_threads_and_the_latest_workspace() -> None:
+def test_quick_calls_use_their_threads_and_the_latest_workspace() -> None:
     made = kernel()
     source, out = operands(made)
     own = made.program.thread_workspace
@@ -195,10 +195,10 @@ def test_threads_sleep_between_calls() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 @pytest.mark.parametrize("disturbed", [0, 2])
-def test_brief_calls_now_and_then_wake_nobody(disturbed: int) -> None:
+def test_brief_rare_calls_wake_no_thread(disturbed: int) -> None:
     """To wake a thread takes longer than all the work. Calls one upon another do wake them.
 
-    One call that another process disturbs is no reason to wake them from then on.
+    One call that another process disturbs does not wake them from then on.
     """
     share = "    body(loop, 0, 0, tiles / shares);"
     late = f"static int calls; const int64_t began = morello_nanoseconds(); const int late = ++calls == {disturbed};"
@@ -230,7 +230,7 @@ def test_brief_calls_now_and_then_wake_nobody(disturbed: int) -> None:
     assert hears.poll(60)
     now_and_then, upon = hears.recv()
     process.join(60)
-    # What is measured on a busy machine may take long enough once, beside what is disturbed here.
+    # On a busy machine, one measurement may be slow, besides the disturbed one.
     assert now_and_then <= (8 if disturbed else 4)
     assert upon >= 10
 
@@ -256,7 +256,7 @@ def test_a_default_that_is_no_number_of_threads(text: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("threads", [0, -2, MAX_THREADS + 1, 1.0, "2", True])
-def test_what_is_no_number_of_threads(threads) -> None:
+def test_invalid_numbers_of_threads(threads) -> None:
     made = kernel()
     with pytest.raises(ArgumentError, match="threads"):
         made(*operands(made), threads=threads)

@@ -30,7 +30,7 @@ def test_reports_rates(make: Make, compiler: Compiler) -> None:
     assert report.median < 1e-3
 
 
-def test_what_only_moves_is_measured_in_bytes(make: Make) -> None:
+def test_moves_are_measured_in_bytes(make: Make) -> None:
     report = make("Move", (1000,)).bench(min_time=0.01, repeats=1)
     assert report.gflops is None
     assert report.bytes == 8000
@@ -90,12 +90,12 @@ def test_signs_of_a_busy_machine(report: BenchReport, signs: list[str]) -> None:
     assert all(said.endswith(sign) for said, sign in zip(report.busy, signs, strict=True))
 
 
-def test_others_lengthen_the_wall_time_and_not_the_rate() -> None:
+def test_other_programs_lengthen_the_wall_time_only() -> None:
     assert _report([0.1, 0.2], [1.0, 2.0]).gflops == pytest.approx(10)
     assert _report([0.1, 0.2], [1.0, 2.0], threads=2).gflops == pytest.approx(1)
 
 
-def test_measurements_go_on_for_the_time_asked_for(make: Make) -> None:
+def test_measurements_take_the_requested_time(make: Make) -> None:
     report = make("FillZero", (2,)).bench(min_time=0.1, repeats=1)
     assert 0.1 <= sum(report.wall.each) * report.calls < 1
     assert len(report.wall.each) > 2

@@ -28,7 +28,7 @@ TEXTS = [
 
 
 def budgets(search: SearchSession, text: str, target: Target) -> list[Incumbent | None]:
-    """Growing budgets for one Spec, by one search, to the proof; None as long as there is no program."""
+    """Growing budgets for one Spec, by one search, to the proof; None while no program is known."""
     counts = [1, *[50] * 12]
     tried = [
         *(SearchBudget(expansions=count) for count in counts),

@@ -1,4 +1,4 @@
-"""The k cheapest programs: the same costs as the plain recursion has, each program once, and right."""
+"""The k cheapest programs: costs of the plain recursion, each program once, and correct."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_costs_are_those_of_the_recursion(text: str, target_named: Callable[[str
     assert all(one.impl.spec == spec for one in found)
 
 
-def test_a_spec_without_programs_has_none(target_named: Callable[[str], Target]) -> None:
+def test_a_spec_without_programs_has_no_k_best(target_named: Callable[[str], Target]) -> None:
     target = target_named("toy_cpu")
     spec = parse_spec("(Matmul(1×2×2×2, MEM, MEM, MEM, serial), [0, 0, 0])", target)
     assert not [*cheapest(SearchSession(target), spec)]

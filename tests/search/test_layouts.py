@@ -1,4 +1,4 @@
-"""Bounds by layout: they are below every cost, and close to it where layouts change."""
+"""Bounds by layout are below every cost, and close to it where layouts change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs are built together, whatever each defines for itself."""
+"""Programs are built together, with any names defined in each."""
 
 from __future__ import annotations
 

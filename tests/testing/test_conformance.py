@@ -1,4 +1,4 @@
-"""The check of microkernels finds kernels that are wrong, and says which and how."""
+"""The check of microkernels finds wrong kernels, and reports which and how."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def test_calls_that_are_wrong_together_are_found(changed: Change) -> None:
     assert "tile [" in raised.value.message
 
 
-def test_a_jam_that_nothing_is_printed_with(changed: Change) -> None:
+def test_an_unused_jam(changed: Change) -> None:
     (kernel,) = changed("AddScaledRow").kernels
     jam = attrs.evolve(kernel.jam, registers={"R": 9})
     with pytest.raises(PluginError, match="AddScaledRow of target toy_cpu: its jam is of no use"):
         check(changed("AddScaledRow", jam=jam))
 
 
-def test_what_only_the_sanitizers_see_is_found(changed: Change) -> None:
+def test_faults_that_only_sanitizers_detect_are_found(changed: Change) -> None:
     target = changed("Zero", template="volatile int shift = 40; {out} = 0 * (1 << shift);")
     check(target)
     with pytest.raises(VerificationError, match="shift exponent"):
@@ -156,6 +156,6 @@ def test_a_machine_that_lacks_a_feature() -> None:
         kernel_checks(target)[0]()
 
 
-def test_kernels_are_told_apart(avx2: Target) -> None:
+def test_kernels_have_distinct_ids(avx2: Target) -> None:
     assert [str(one) for one in kernel_checks(avx2)] == [f"x86_avx2-{kernel.name}" for kernel in avx2.kernels]
     assert all(isinstance(one.kernel, Microkernel) for one in kernel_checks(avx2))

@@ -1,4 +1,4 @@
-"""Every microkernel of both targets computes what it declares."""
+"""Every microkernel of both targets computes its declared results."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ CHECKS = [check for name in REGISTRY.names for check in kernel_checks(REGISTRY.t
     "check",
     [pytest.param(check, id=str(check), marks=pytest.mark.xdist_group(check.group)) for check in CHECKS],
 )
-def test_kernels_compute_what_they_declare(check: KernelCheck) -> None:
+def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
     check()

@@ -19,7 +19,7 @@ INSTALL = "pip install ./examples/plugins/gemmini && "
 
 
 @pytest.mark.slow
-def test_commands_print_what_the_page_says(morello: Callable[..., str], tmp_path: Path) -> None:
+def test_commands_print_the_output_on_the_page(morello: Callable[..., str], tmp_path: Path) -> None:
     for language, text in BLOCKS:
         if name := re.match(r"# (\w+\.spec)\n", text):
             (tmp_path / name[1]).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Every microkernel of toy_cpu computes what it declares."""
+"""Every microkernel of toy_cpu computes its declared results."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ TARGET = Registry.of(toy_cpu=PLUGIN).target("toy_cpu")
 
 
 @pytest.mark.parametrize("check", kernel_checks(TARGET, sanitize=True), ids=str)
-def test_kernels_compute_what_they_declare(check: KernelCheck) -> None:
+def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
     check()

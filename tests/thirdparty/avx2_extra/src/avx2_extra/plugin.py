@@ -22,7 +22,7 @@ FUSED_MULTIPLY_ADD = Microkernel(
     template="{out} = _mm256_fmadd_ps(_mm256_set1_ps({lhs}), {rhs}, {out});",
 )
 
-#: Rows of the output of an outer product, each of which is one vector.
+#: Rows of the output of an outer product; each is one vector.
 ROWS = 4
 
 

@@ -1,4 +1,4 @@
-"""Arrays in all layouts, and options with which kernels are there at once."""
+"""Arrays in all layouts, and options for kernels that need no search."""
 
 from __future__ import annotations
 

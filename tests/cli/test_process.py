@@ -62,15 +62,15 @@ def test_targets_of_an_unknown_name(cli, refused):
 
 
 def test_targets_json(cli):
-    told = json.loads(cli("targets", "--json").stdout)
-    by_name = {one["name"]: one for one in told["targets"]}
+    printed = json.loads(cli("targets", "--json").stdout)
+    by_name = {one["name"]: one for one in printed["targets"]}
     avx2 = by_name["x86_avx2"]
     assert avx2["plugin"]["distribution"] == "morello-x86-avx2"
     assert [level["name"] for level in avx2["levels"]] == ["RF", "VRF", "L1", "L2", "GL"]
     assert avx2["levels"][1]["vectors"] == [16, 32]
     assert "tile" in avx2["rewrites"]
     assert avx2["extended_by"] == []
-    assert {one["name"] for one in told["plugins"]} >= {"x86_avx2", "reference_c"}
+    assert {one["name"] for one in printed["plugins"]} >= {"x86_avx2", "reference_c"}
 
 
 def extension(level):
@@ -131,10 +131,10 @@ def test_plugins_that_fail_are_left_out_and_listed(broken, write):
     assert done.stderr.count("warning: ") == 2
     done = run("targets", "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    reasons = [(one["name"], one["target"], one["reason"]) for one in told["disabled"]]
+    printed = json.loads(done.stdout)
+    reasons = [(one["name"], one["target"], one["reason"]) for one in printed["disabled"]]
     assert ("orphan", None, orphan) in reasons
-    assert any("pip install morello-wide" in (one["hint"] or "") for one in told["disabled"])
+    assert any("pip install morello-wide" in (one["hint"] or "") for one in printed["disabled"])
     assert {target for name, target, _ in reasons if name == "meddler"} == {"reference_c"}
     done = run("targets", "orphan")
     assert done.returncode == 1
@@ -158,7 +158,7 @@ def test_progress_is_live_on_a_terminal(cli, write, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_what_was_interrupted(write):
+def test_ctrl_c_reports_the_interrupted_step(write):
     process = subprocess.Popen(
         [*MORELLO, "run", "--prove", write(LONG)],
         stdout=subprocess.PIPE,
@@ -200,7 +200,7 @@ def test_terminal_without_unicode(write):
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_a_command_that_is_not_installed_says_what_to_install(
+def test_a_missing_command_names_the_package_to_install(
     name: str, cli, refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("morello.cli.app.plugin_commands", list)
@@ -208,7 +208,7 @@ def test_a_command_that_is_not_installed_says_what_to_install(
     refused(cli(name, "FILE"), f"`morello {name}` is not installed", f"pip install {DISTRIBUTIONS[name]}")
 
 
-def test_each_command_says_its_group_and_summary() -> None:
+def test_each_command_declares_its_group_and_summary() -> None:
     for name, command in core_commands().items():
         assert command.group in GROUPS
         assert command.summary.endswith(".")

@@ -1,4 +1,4 @@
-"""The page on writing targets says what the code does."""
+"""The page on writing targets is up to date with the code, and its programs run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ EXCERPTS = [match.groups() for _, text in BLOCKS if (match := re.match(r"# file:
 PROGRAMS = [text for language, text in BLOCKS if language == "python" and not text.startswith("# file: ")]
 
 
-def test_there_are_programs_and_excerpts() -> None:
+def test_the_page_has_programs_and_excerpts() -> None:
     assert len(PROGRAMS) > 0
     assert len(EXCERPTS) > 3
 
 
 @pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")
 @pytest.mark.parametrize("text", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_programs_run_as_they_stand(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_run(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(text, "page", "exec"), {})
     printed = capsys.readouterr().out
     assert "passed" in printed
@@ -38,7 +38,7 @@ def test_programs_run_as_they_stand(text: str, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(("file", "text"), EXCERPTS, ids=[f"{file}-{i}" for i, (file, _) in enumerate(EXCERPTS)])
-def test_excerpts_are_the_files_own_words(file: str, text: str, root: Path) -> None:
+def test_excerpts_equal_their_files(file: str, text: str, root: Path) -> None:
     assert text in (root / file).read_text()
 
 

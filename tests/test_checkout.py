@@ -1,4 +1,4 @@
-"""The tests test the checkout they stand in, not a copy of it that was installed once."""
+"""The tests import this checkout, not an installed copy."""
 
 from __future__ import annotations
 

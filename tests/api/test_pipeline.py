@@ -1,4 +1,4 @@
-"""Functions of `morello` take text, Paths and Specs, databases, and who hears of progress."""
+"""Functions of `morello` accept text, Paths, Specs and databases, and report progress."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def test_a_database_is_a_path_or_open(tmp_path: Path) -> None:
         assert SpecStore(tmp_path / f"{number}.db").find(goal.target, goal.spec) is not None
 
 
-def test_calls_with_one_path_share_what_was_searched(tmp_path: Path) -> None:
+def test_calls_with_one_path_share_searches(tmp_path: Path) -> None:
     goal = morello.goal(SPEC, target="x86_avx2")
-    told: list[Progress] = []
-    goal.synthesize(tmp_path / "solved.db", told.append)
+    seen: list[Progress] = []
+    goal.synthesize(tmp_path / "solved.db", seen.append)
     (store,) = (one for one in goal.searches._found if one is not None)
     goal.synthesize(str(tmp_path / "solved.db"))
     assert set(goal.searches._found) == {store}
@@ -95,7 +95,7 @@ def test_calls_with_one_path_share_what_was_searched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"), [(True, "not a database"), (7, "not a database"), (".", "unable to open")]
 )
-def test_what_is_no_database(given: object, message: str) -> None:
+def test_invalid_databases(given: object, message: str) -> None:
     with pytest.raises(MorelloError, match=message):
         morello.compile(SPEC, target="x86_avx2", db=given)  # pyright: ignore[reportArgumentType]
 
@@ -107,19 +107,21 @@ def test_a_default_database_that_cannot_be_used_stops_nothing(tmp_path: Path, mo
         assert morello.compile(SPEC, target="x86_avx2").cost
 
 
-def test_who_hears_of_progress(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_reported_to_a_listener_or_stderr(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.001)
     text = "Matmul(1×64×64×64, GL, GL, GL, serial)"
     morello.synthesize(text, target="x86_avx2")
-    assert capfd.readouterr().err == "", "stderr is no terminal"
+    assert capfd.readouterr().err == "", "stderr is not a terminal"
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     morello.synthesize(text, target="x86_avx2")
     assert "kernel, 0 s" in capfd.readouterr().err
-    told: list[Progress] = []
+    seen: list[Progress] = []
     morello.synthesize(text, target="x86_avx2", progress=False)
-    morello.synthesize(text, target="x86_avx2", progress=told.append)
+    morello.synthesize(text, target="x86_avx2", progress=seen.append)
     assert capfd.readouterr().err == ""
-    assert told
+    assert seen
 
 
 def test_notebooks_show_progress_where_they_have_widgets(monkeypatch: pytest.MonkeyPatch) -> None:

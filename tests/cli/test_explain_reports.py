@@ -1,4 +1,4 @@
-"""The rest of `morello explain`: what a cost comes to, what bounds a program, which kernels there are, the roofline."""
+"""The rest of `morello explain`: units of cost, bottlenecks, kernels, the roofline."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_a_cost_is_a_time_where_the_clock_is_known(avx2):
 
 
 def test_json_has_time_and_parts(cli, write):
-    (told,) = json.loads(cli("explain", write(), "--profile", "zen4", "--json").stdout)
-    assert told["cost_unit"] == "tenths of a cycle"
-    assert told["seconds"] == pytest.approx(told["cost"] / 10 / 3680e6)
-    assert sum(told["parts"].values()) == pytest.approx(100)
-    assert told["bound"] in told["parts"]
+    (explained,) = json.loads(cli("explain", write(), "--profile", "zen4", "--json").stdout)
+    assert explained["cost_unit"] == "tenths of a cycle"
+    assert explained["seconds"] == pytest.approx(explained["cost"] / 10 / 3680e6)
+    assert sum(explained["parts"].values()) == pytest.approx(100)
+    assert explained["bound"] in explained["parts"]
     (base,) = json.loads(cli("explain", write(), "--profile", "base", "--json").stdout)
     assert base["seconds"] is None
 
@@ -55,7 +55,7 @@ def test_json_has_time_and_parts(cli, write):
         ("FillZero(4, L1, serial)", "L1"),
     ],
 )
-def test_what_bounds_a_program(avx2, text, bound):
+def test_the_bottleneck_of_a_program(avx2, text, bound):
     impl = SearchSession(avx2).synthesize(parse_spec(text, avx2))
     found = balance(impl, avx2)
     assert found.bound == bound
@@ -90,15 +90,15 @@ def test_kernels_are_listed_with_cost_or_rule(cli, write):
     assert re.fullmatch(r"RegisterTile +\d+  –", lines[2])
     assert any(re.fullmatch(r"RegisterTileSums +–  pattern +out: in VRF, not GL", line) for line in lines)
     assert any(re.fullmatch(r"RegisterTileBf16 +–  types +types are .*, not f32, f32, f32", line) for line in lines)
-    (told,) = json.loads(cli("explain", write(text), "--kernels", "--json").stdout)
+    (explained,) = json.loads(cli("explain", write(text), "--kernels", "--json").stdout)
     target = installed().target("x86_avx2")
-    assert {one["kernel"] for one in told["kernels"]} == {*target.kernels_by_name, *target.unavailable}
+    assert {one["kernel"] for one in explained["kernels"]} == {*target.kernels_by_name, *target.unavailable}
 
 
 def test_kernels_of_the_list_can_be_selected(cli, write):
     text = "spec one = Matmul(1×2×2×8, GL, GL, GL, serial)\n"
-    (told,) = json.loads(cli("explain", write(text), "--kernels", "--json").stdout)
-    taken = [one for one in told["kernels"] if one["rule"] is None]
+    (explained,) = json.loads(cli("explain", write(text), "--kernels", "--json").stdout)
+    taken = [one for one in explained["kernels"] if one["rule"] is None]
     assert taken
     for one in taken:
         schedule = f"{text}schedule one {{ select {one['kernel']} }}\n"
@@ -139,7 +139,7 @@ def test_registers_and_features_are_rules_too(avx2):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", installed().names)
-def test_a_kernel_refuses_just_what_it_does_not_accept(name):
+def test_a_kernel_refuses_specs_that_it_does_not_accept(name):
     """Specs of every third kernel, by each kernel for the operation, and by the others one of each operation."""
     target = installed().target(name, BASE)
     specs = [spec for kernel in target.kernels[::3] for spec in accepted_specs(target, kernel, 1, 0)]
@@ -172,7 +172,7 @@ def test_points_of_a_roofline(avx2):
 
 def test_roofline(cli, write, refused, tmp_path, monkeypatch):
     plot, text = tmp_path / "roof.svg", "spec one = Relu(8×8, GL, GL, serial)\n"
-    # Without matplotlib it is told before the search.
+    # Missing matplotlib is reported before the search.
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     refused(cli("explain", write(text), "--plot", str(plot)), "plots need matplotlib", "morello[plot]")
     monkeypatch.undo()

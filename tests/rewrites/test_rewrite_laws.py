@@ -1,4 +1,4 @@
-"""Laws of every standard rewrite, on its example: a new rewrite is covered by being there."""
+"""Laws of every standard rewrite, on its example; new rewrites are covered automatically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ each_rewrite = pytest.mark.parametrize("rewrite", STANDARD, ids=lambda one: one.
 
 
 def specs(rewrite: type[Rewrite], target: Target) -> list[LogicalSpec]:
-    """The example with all operands in one level, in each level that is no register."""
+    """The example with all operands in one level, in each level other than registers."""
     op, shape = rewrite.example.op, rewrite.example.shape
     shapes = [one.shape(shape) for one in op.operands(len(shape))]
     levels = [level.name for level in target.levels if not level.is_register]

@@ -1,4 +1,4 @@
-"""Functions of neural networks give what numpy gives, whatever the arrays' layouts."""
+"""Functions of neural networks equal numpy's, for all layouts."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_attention(runs: None) -> None:
         (lambda x: ANY.attention(*[x[None, None].repeat(3, 0).repeat(2, 1)[:, :, ::2][::-1]] * 3), "no single stride"),
     ],
 )
-def test_what_does_not_fit_is_told(call: Any, message: str) -> None:
+def test_arguments_that_do_not_fit_are_errors(call: Any, message: str) -> None:
     with pytest.raises(MorelloError, match=message) as caught:
         call(values(2, 4))
     assert caught.value.hint

@@ -41,7 +41,7 @@ def arrays(kernel: Kernel) -> list[np.ndarray]:
         ("FillZero", (3, 3, 3), (I8, row_major(3), 1)),
     ],
 )
-def test_gives_what_the_kernel_gives(make: Make, compiler: Compiler, op: str, shape, kinds) -> None:
+def test_sanitized_results_equal_the_kernels(make: Make, compiler: Compiler, op: str, shape, kinds) -> None:
     kernel = make(op, shape, kinds, compiler=compiler)
     given = arrays(kernel)
     got = run_sanitized(kernel.program, kernel.spec, given, compiler)
@@ -58,13 +58,15 @@ def test_gives_what_the_kernel_gives(make: Make, compiler: Compiler, op: str, sh
         ({"sum = 0": "sum = 1 << (32 + (int)n)"}, "shift exponent"),
     ],
 )
-def test_reports_what_the_sanitizers_find(make: Make, compiler: Compiler, replace: dict[str, str], report: str) -> None:
+def test_findings_of_sanitizers_are_reported(
+    make: Make, compiler: Compiler, replace: dict[str, str], report: str
+) -> None:
     kernel = make("Matmul", MATMUL, replace=replace)
     with pytest.raises(VerificationError, match=report):
         run_sanitized(kernel.program, kernel.spec, arrays(kernel), compiler)
 
 
-def test_workspace_has_the_size_that_was_asked_for(make: Make, compiler: Compiler) -> None:
+def test_the_workspace_has_its_declared_size(make: Make, compiler: Compiler) -> None:
     kernel = make("FillZero", (2,), I32)
     prototype = "void sample(int32_t *restrict out, int32_t *restrict workspace)"
     for size, fine in ((8, True), (4, False)):

@@ -1,4 +1,4 @@
-"""Installed plugins that cannot be used are left out, with the reason and the remedy; the others work."""
+"""Installed plugins that cannot be used are skipped, with reason and remedy; the others work."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_a_plugin_that_cannot_be_loaded(
 ) -> None:
     install(tmp_path, entry, source)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.warns(PluginDisabled) as told:
+    with pytest.warns(PluginDisabled) as caught:
         registry = Registry.discover()
-    (warning,) = map(str, (one.message for one in told))
+    (warning,) = map(str, (one.message for one in caught))
     assert f"plugin 'faulty' ({entry.partition('= ')[2]}) cannot be loaded: {reason}" in warning
     assert warning.endswith("plugin faulty is skipped\n  hint: mend or uninstall the plugin: pip uninstall faulty")
     assert registry.target("reference_c").name == "reference_c"
@@ -48,7 +48,7 @@ def test_a_plugin_that_cannot_be_loaded(
 
 
 def discovered(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Registry, list[Disabled]]:
-    """Return the registry of what is installed, among it what is in `place`, and whom it leaves out."""
+    """Return the installed registry, with the plugins in `place`, and the plugins that it skips."""
     monkeypatch.syspath_prepend(place)
     left_out: list[Disabled] = []
     return Registry.discover(left_out.append), left_out
@@ -66,7 +66,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("source", "requires", "hint"), HINTS)
-def test_what_an_orphaned_plugin_needs_is_told(
+def test_missing_dependencies_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, requires: list[str], hint: str
 ) -> None:
     install(tmp_path, "orphan = orphan_plugin", source, distribution="orphan", requires=requires)
@@ -110,7 +110,7 @@ def morello_plugin():
     assert "microkernels are morello.plugins.Microkernel" in left_out[1].error.message
 
 
-def test_an_extension_of_what_is_not_installed_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extension_of_a_missing_target_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "from morello.plugins import TargetPlugin\nPLUGIN = TargetPlugin(extends='wide')\n"
     install(tmp_path, "lonely = lonely_plugin:PLUGIN", source, distribution="lonely", requires=["morello-wide"])
     registry, left_out = discovered(tmp_path, monkeypatch)

@@ -37,7 +37,7 @@ def test_builds_once(cache: Path, compiler: Compiler) -> None:
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_decides_the_key(cache: Path) -> None:
+def test_the_key_of_the_cache(cache: Path) -> None:
     compiler = find_compiler()
     variants = [
         build(ONE, (), compiler),
@@ -84,7 +84,7 @@ def test_a_compiler_that_is_gone(cache: Path) -> None:
         build(ONE, (), Compiler(("/nowhere/cc",), "fake", "1"))
 
 
-def test_c_that_cannot_be_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_that_cannot_be_stored(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

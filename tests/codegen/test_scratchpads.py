@@ -1,4 +1,4 @@
-"""Tensors have places of their own in memories that software manages."""
+"""Tensors in software-managed memories have separate addresses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_places_follow_one_another_and_are_free_again() -> None:
         assert three.endswith("(char *)base + 0);")
 
 
-def test_a_full_memory_is_told_of() -> None:
+def test_a_full_memory_is_reported() -> None:
     memories = Memories({"SCRATCH": "base"})
     with (
         memories.place(tensor(40), "one", TARGET),
@@ -92,7 +92,7 @@ def test_parameters_in_such_memories_are_copied_there_and_back(levels: str) -> N
     assert sum("memcpy" in line for line in lines) == 2
 
 
-def test_tensors_that_are_moved_there_have_a_place() -> None:
+def test_moved_tensors_have_an_address() -> None:
     text = """
         target scratch
         spec there = Move(3×7, (f32, GL), (f32, GL), serial)

@@ -1,4 +1,4 @@
-"""Arrays of any library are operands, in place, and results are of the library of the first one."""
+"""Arrays of any library are operands, in place; results are of the library of the first one."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_arrays_of_devices_are_refused(make: Make) -> None:
         make("Move", (2, 3))(Exported(MATRIX, device=99))
 
 
-def test_what_only_reads_is_not_written(make: Make) -> None:
+def test_inputs_are_not_written(make: Make) -> None:
     locked = MATRIX.copy()
     locked.flags.writeable = False
     kernel = make("Move", (2, 3))
@@ -132,7 +132,7 @@ def test_what_only_reads_is_not_written(make: Make) -> None:
         make("Move", (1,))(np.ones(1, np.float32), np.float32(1))
 
 
-def test_other_types_of_dlpack_are_told(make: Make) -> None:
+def test_other_types_of_dlpack_are_reported(make: Make) -> None:
     shared = Exported(np.zeros((2, 3), np.complex64))
     with pytest.raises(ArgumentError, match=r"float32, got complex64") as caught:
         make("Move", (2, 3))(shared)
@@ -171,7 +171,7 @@ def test_bf16_tensors(make: Make, torch: Any) -> None:
             assert torch.equal(given, made)
 
 
-def test_f16_tensors_are_told_from_bf16(make: Make, torch: Any) -> None:
+def test_f16_tensors_are_not_bf16(make: Make, torch: Any) -> None:
     kernel = make("Move", (2, 3), [BF16, F32])
     kernel(torch.zeros(2, 3, dtype=torch.bfloat16))
     with pytest.raises(ArgumentError, match=r"expected data type bfloat16.*got float16") as caught:
@@ -179,7 +179,7 @@ def test_f16_tensors_are_told_from_bf16(make: Make, torch: Any) -> None:
     assert "with torch" in (caught.value.hint or "")
 
 
-def test_tensors_that_do_not_fit_a_known_call(make: Make, torch: Any) -> None:
+def test_tensors_that_do_not_fit_a_quick_call(make: Make, torch: Any) -> None:
     kernel = make("Move", (2, 3), [(F32, row_major(2), 1), F32])
     for _ in range(2):
         kernel(torch.ones(2, 3), torch.ones(2, 3))
@@ -198,9 +198,7 @@ def test_tensors_that_do_not_fit_a_known_call(make: Make, torch: Any) -> None:
     kernel(both[:2], both[2:])
 
 
-def test_tensors_that_are_known_are_not_asked_in_python(
-    make: Make, torch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_calls_need_no_python_of_tensors(make: Make, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this version of torch has no exchange in C")
     kernel, source, out = make("Move", (2, 3)), torch.ones(2, 3), torch.zeros(2, 3)

@@ -1,4 +1,4 @@
-"""The directory of built libraries: who may write to it, what is done about damage, and what is removed."""
+"""The directory of built libraries: permissions, damage and eviction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_directory_that_cannot_be_written(cache: Path, monkeypatch: pytest.Monke
 
     library = build(ONE, (), find_compiler())
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
-    assert build(ONE, (), find_compiler()) == library, "what is there can still be used"
+    assert build(ONE, (), find_compiler()) == library, "existing libraries can still be used"
     with pytest.raises(ToolchainError, match=rf"{re.escape(str(cache))} cannot be written: Read-only") as caught:
         build(ONE, ("-DTWO",), find_compiler())
     assert "MORELLO_CACHE_DIR" in str(caught.value)
@@ -89,7 +89,7 @@ def test_parent_that_others_can_write(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ToolchainError, match=f"is in {parent}, which can be written by others.*chmod go-w {parent}"):
         cache_directory()
     parent.chmod(mode | 0o1000)
-    assert cache_directory().is_dir(), "in a sticky folder nobody can replace what is another's"
+    assert cache_directory().is_dir(), "users cannot replace files of others in a sticky folder"
 
 
 def test_parent_of_another_user(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_links_are_followed_before_the_check(tmp_path: Path, monkeypatch: pytest
         cache_directory()
 
 
-def test_what_is_made_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "a" / "b"))
     before = os.umask(0)
     try:
@@ -210,7 +210,7 @@ def _used(path: Path, seconds_ago: float) -> Path:
     return path
 
 
-def test_what_was_not_used_for_longest_goes_first(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_entry_goes_first(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
     libraries = [build(ONE, (f"-DN={each}",), compiler) for each in range(4)]
     kept_c = cache / "failed-0123456789abcdef"
@@ -228,17 +228,17 @@ def test_what_was_not_used_for_longest_goes_first(cache: Path, monkeypatch: pyte
     assert set(cache.iterdir()) == {libraries[0], libraries[3], newest, database}
 
 
-def test_what_was_just_built_or_used_stays(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_entries_stay(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
     monkeypatch.setenv("MORELLO_CACHE_LIMIT", "0")
     old, used = build(ONE, ("-DN=1",), compiler), build(ONE, ("-DN=2",), compiler)
     loaded = ctypes.CDLL(str(_used(old, 500)))
     built = build(ONE, ("-DN=3",), compiler)
     assert set(cache.iterdir()) == {used, built}
-    assert loaded.one() == 1, "what is loaded stays in memory"
+    assert loaded.one() == 1, "loaded libraries stay in memory"
 
 
-def test_what_killed_builds_left_goes(cache: Path) -> None:
+def test_folders_of_killed_builds_are_removed(cache: Path) -> None:
     cache.mkdir(mode=0o700)
     for name, seconds in (("building-old", 100_000), ("building-now", 10)):
         (cache / name).mkdir()
@@ -258,14 +258,14 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch, text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "1.5GiB", "1e9", "1 Gb", "1kB", "GiB", "٣", "1" * 5000, " "])
-def test_sizes_that_are_none(cache: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_invalid_sizes(cache: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("MORELLO_CACHE_LIMIT", text)
     with pytest.raises(ToolchainError, match=r"MORELLO_CACHE_LIMIT is .*which is not a size") as caught:
         build(ONE, (), find_compiler())
     assert "500MiB" in str(caught.value)
 
 
-def test_a_limit_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_stored(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
     _, new = (_used(build(ONE, (f"-DN={each}",), compiler), 500 - each) for each in range(2))
     size = new.stat().st_size

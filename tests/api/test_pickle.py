@@ -1,4 +1,4 @@
-"""Kernels, goals, Specs, programs, targets and errors go through pickle, and to other processes."""
+"""Kernels, goals, Specs, programs, targets and errors can be pickled, also for other processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def goal() -> morello.Goal:
     return morello.goal(SPEC, target="x86_avx2").tile(1, 1, 8)
 
 
-def test_what_comes_back_is_the_same(goal: morello.Goal) -> None:
+def test_unpickled_objects_are_equal(goal: morello.Goal) -> None:
     kernel = morello.compile(goal)
     for thing in (goal, goal.spec, goal.impl, kernel.impl, kernel.program, kernel.goal, kernel.explain()):
         assert back(thing) == thing
@@ -48,7 +48,7 @@ def test_targets_are_those_of_the_process(profile: str) -> None:
     assert back(target) is target
 
 
-def test_what_is_not_proven_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unproven_bounds_are_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)  # let search end anywhere, though it is small
     kernel = morello.compile(UNPROVEN, target="x86_avx2", db=False, budget=morello.SearchBudget(gap=0.5))
     assert back(kernel).low == kernel.low < kernel.cost

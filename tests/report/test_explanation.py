@@ -1,4 +1,4 @@
-"""Kernels, goals and Specs in Python: how they explain themselves, as text and in notebooks."""
+"""Explanations of kernels, goals and Specs in Python, as text and in notebooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kernel() -> Kernel:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., str]:
+def explain_command(tmp_path: Path) -> Callable[..., str]:
     """Returns what `morello explain` prints of the Spec."""
     path = tmp_path / "one.spec"
     path.write_text(f"target x86_avx2\nspec kernel = {SPEC}\n", encoding="utf-8")
@@ -45,14 +45,16 @@ def told(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("runner_ups", [0, 2])
-def test_explanations_are_what_the_command_prints(kernel: Kernel, told: Callable[..., str], runner_ups: int) -> None:
+def test_explanations_equal_those_of_the_command(
+    kernel: Kernel, explain_command: Callable[..., str], runner_ups: int
+) -> None:
     explanation = kernel.explain(runner_ups, noise=1, db=False)
-    printed = told("--no-db", "--runner-ups", str(runner_ups))
-    # The command says how long the search took, where Python says what is proven.
+    printed = explain_command("--no-db", "--runner-ups", str(runner_ups))
+    # The command prints the time of the search, Python the proof.
     expected = re.sub(r"searched .* Specs in .* s$", "optimal", printed.strip(), flags=re.MULTILINE)
     assert str(explanation) == repr(explanation) == expected
     assert ("  or " in str(explanation)) == (runner_ups > 0)
-    assert explanation.as_dict() == json.loads(told("--no-db", "--runner-ups", str(runner_ups), "--json"))[0]
+    assert explanation.as_dict() == json.loads(explain_command("--no-db", "--runner-ups", str(runner_ups), "--json"))[0]
 
 
 def test_the_tree_has_a_line_for_each_node(kernel: Kernel) -> None:
@@ -62,7 +64,7 @@ def test_the_tree_has_a_line_for_each_node(kernel: Kernel) -> None:
     assert any("Mult" in line or "Assign" in line for line in rest)
 
 
-def test_what_is_proven_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proof_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     fill = morello.goal(FILL, target="x86_avx2")
     assert morello.compile(fill.select("MemsetZero")).proof == "as scheduled"
     assert morello.compile(fill, db=False).proof == "optimal"
@@ -79,7 +81,7 @@ def test_what_is_proven_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = fill.proof
 
 
-def test_what_a_subschedule_searched_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_of_subschedules_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     halves = morello.goal("(Softmax(6×5, L1, L1, serial), [12, 32, 128, 0, 0])", target="x86_avx2").tile(3, 5)
     done = halves.subschedule(0, lambda half: half.synthesize(False, False, morello.SearchBudget(gap=0.5)))
@@ -137,7 +139,7 @@ def test_notebooks_show_tables(kernel: Kernel) -> None:
     assert all(line in shown.text for line in [*explanation.head, *explanation.foot])
 
 
-def test_nothing_in_a_table_is_taken_for_html() -> None:
+def test_text_in_tables_is_escaped() -> None:
     text = '<b>&amp;"</b>'
     assert read(table_html([Column(text)], [[text]])).rows == [[text], [text]]
     assert read(facts_html({text: text, "nothing": ""})).rows == [[text, text]]

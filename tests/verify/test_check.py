@@ -1,4 +1,4 @@
-"""Verification: right kernels pass, and every way of breaking one that we could think of is caught."""
+"""Verification: right kernels pass, and every way of breaking one that we know is found."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_right_kernels_pass(make: Make, target: Target, compiler: Compiler, op: 
     assert report.compiler == str(compiler)
 
 
-def test_the_report_lists_what_was_tried(make: Make, target: Target) -> None:
+def test_the_report_lists_the_data_sets(make: Make, target: Target) -> None:
     report = make("Matmul", MATMUL).check(seed=3, reference=target)
     names = [result.name for result in report.results]
     for name in ("normal", "uniform", "small integers", "zeros", "ones", "alternating signs", "cancellation"):
@@ -76,9 +76,7 @@ def test_the_report_lists_what_was_tried(make: Make, target: Target) -> None:
     assert "NaN" not in [result.name for result in integers.results]
 
 
-def test_a_slow_reference_is_left_out_and_that_is_said(
-    make: Make, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_reference_is_skipped_and_reported(make: Make, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.verify.check._REFERENCE_BUDGET", 1000)
     report = make("Matmul", MATMUL).check(reference=target)
     assert [result.reference for result in report.results[:3]] == [0, 0, None]
@@ -97,8 +95,8 @@ WRONG = [
     ("a value not written, integers", "Matmul", I8, {"n < 8": "n < 7"}, r"at \(0, 0, 7\)"),
     ("a value not zeroed", "FillZero", F32, {"i3 < 8": "i3 < 7"}, r"at \(0, 0, 0, 7\)"),
     ("a negative zero", "FillZero", F32, {"= 0;": "= -0.0f;"}, "expected 0.0.*got -0.0"),
-    ("adds to what is there", "Matmul", F32, {"sum = 0": "sum = out[0]"}, "out"),
-    ("forgets what is there", "MatmulAccum", F32, {"sum = out[out_at(b, m, n)]": "sum = 0"}, "out"),
+    ("adds to the output", "Matmul", F32, {"sum = 0": "sum = out[0]"}, "out"),
+    ("overwrites the output", "MatmulAccum", F32, {"sum = out[out_at(b, m, n)]": "sum = 0"}, "out"),
     ("indices swapped", "Matmul", F32, {"lhs_at(b, m, k)]": "lhs_at(b, k % 5, m)]"}, "out"),
     ("input written", "Matmul", F32, {OUT: OUT + " ((float *)rhs)[3] = 1;"}, "rhs.*is an input"),
     ("write before", "Matmul", F32, {OUT: OUT + " out[-1] = sum;"}, "out.* outside of it .* 4 bytes before"),
@@ -148,12 +146,12 @@ def test_a_reference_that_is_wrong_is_named(make: Make, target: Target) -> None:
         make("Matmul", MATMUL).check(reference=attrs.evolve(target, emitter=Wrong()))
 
 
-def test_a_reference_without_the_operation_is_said(make: Make, target: Target) -> None:
+def test_a_reference_without_the_operation_is_reported(make: Make, target: Target) -> None:
     with pytest.raises(VerificationError, match="reference_c cannot compute Matmul"):
         make("Matmul", MATMUL).check(reference=attrs.evolve(target, kernels=()))
 
 
-def test_no_reference_is_said(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_reference_is_reported(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     from morello.plugins.registry import Registry
 
     monkeypatch.setattr("morello.verify.reference.installed", lambda: Registry.of())
@@ -215,7 +213,7 @@ def test_the_same_seed_gives_the_same_data() -> None:
             assert once[0].tobytes() != other[0].tobytes()
 
 
-def test_special_values_are_there_where_the_type_has_them() -> None:
+def test_data_has_the_special_values_of_its_type() -> None:
     for dtype in ALL:
         setting = DataSetting.of(by_name("Move"), (40,), [dtype, dtype])
         found = {data.name: as_float64(data.arrays(0, setting)[0]) for data in data_sets(setting, False)}

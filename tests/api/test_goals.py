@@ -31,7 +31,7 @@ def test_compile_gives_a_callable() -> None:
     assert "void kernel(const float" in morello.compile(kernel.spec, target="x86_avx2").source
 
 
-def test_compile_completes_what_is_scheduled_in_part() -> None:
+def test_compile_completes_partial_schedules() -> None:
     kernel = morello.compile(TINY + "schedule tiny { to_accum }")
     assert kernel.schedule.startswith("to_accum")
     assert next(leaves(kernel.impl), None) is None
@@ -54,7 +54,7 @@ def test_a_spec_made_of_objects() -> None:
         (lambda: morello.parse(TINY, target="z80"), "unknown target 'z80'"),
     ],
 )
-def test_mistakes_say_what_is_wrong(call, message: str) -> None:
+def test_errors_name_the_fault(call, message: str) -> None:
     with pytest.raises(MorelloError, match=message):
         call()
 
@@ -73,7 +73,7 @@ def test_the_default_child_is_the_one_that_is_not_a_move() -> None:
     assert [leaf.spec.op.name for leaf in leaves(after_fill.impl)] == ["FillZero", "MatmulAccum"]
 
 
-def test_several_children_that_compute_must_be_told_apart() -> None:
+def test_several_computing_children_need_a_subschedule() -> None:
     goal = matmul().tile(1, 3, 16)
     with pytest.raises(Inapplicable, match="could go on with several children") as caught:
         goal.to_accum()
@@ -100,7 +100,7 @@ def test_goals_are_values() -> None:
     assert tiled.schedule == "tile [1, 2, 8]"
 
 
-def test_a_target_without_a_rewrite_says_so() -> None:
+def test_a_missing_rewrite_is_an_error() -> None:
     with pytest.raises(Inapplicable, match="reference_c has no rewrite `tile`"):
         morello.goal("Matmul(1×4×4×4, GL, GL, GL)", target="reference_c").tile(1, 2, 2)
 

@@ -1,4 +1,4 @@
-"""Functions on arrays give what numpy gives, whatever the layouts, and compile once for arrays that are alike."""
+"""Functions on arrays equal numpy's, for all layouts, and compile once for arrays that are alike."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def needs_copies(expression: str, arrays: list[np.ndarray], out: np.ndarray | No
 
 @settings(max_examples=16)
 @given(st.data(), st.sampled_from(EXPRESSIONS), st.booleans())
-def test_einsum_is_that_of_numpy_or_says_what_needs_a_copy(
-    data: st.DataObject, expression: str, given_out: bool
-) -> None:
+def test_einsum_equals_numpys_or_names_the_copy(data: st.DataObject, expression: str, given_out: bool) -> None:
     *terms, result = expression.replace("->", ",").split(",")
     arrays = [data.draw(laid_out(tuple(SIZES[one] for one in term), seed)) for seed, term in enumerate(terms)]
     out = data.draw(laid_out(tuple(SIZES[one] for one in result), writes=True)) if given_out else None
@@ -129,13 +127,13 @@ def shape_of_last() -> tuple[int, ...]:
         ("bmk,bkn->mbn", [(2, 3, 0), (2, 0, 3)], "has no values"),
     ],
 )
-def test_what_is_no_product_is_told(expression: str, shapes: list[tuple[int, ...]], message: str) -> None:
+def test_other_contractions_are_errors(expression: str, shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(ArgumentError, match=message) as caught:
         morello.einsum(expression, *(values(*shape) for shape in shapes), **PLAIN)
     assert caught.value.hint
 
 
-def test_the_copy_of_a_hint_is_taken() -> None:
+def test_the_copy_of_a_hint_is_accepted() -> None:
     a, b = values(2, 3, 4, 2), values(2, 3, 4, 2, seed=1)
     copies = [np.ascontiguousarray(each.transpose((0, 2, 1, 3))) for each in (a, b)]
     assert np.array_equal(morello.einsum("bhmd,bhnd->bhmn", *copies, **PLAIN), np.einsum("bmhd,bnhd->bhmn", a, b))
@@ -166,7 +164,7 @@ def test_dots_and_results_left_out() -> None:
         (lambda: morello.softmax(values(2, 2), target="x68"), "unknown target"),
     ],
 )
-def test_what_does_not_fit_is_told(call: Any, message: str) -> None:
+def test_arguments_that_do_not_fit_are_errors(call: Any, message: str) -> None:
     with pytest.raises(MorelloError, match=message) as caught:
         call()
     assert caught.value.hint
@@ -181,7 +179,7 @@ def test_types_are_those_of_numpy_or_of_out() -> None:
 
 
 class Foreign:
-    """An array that only `__array_interface__` tells of."""
+    """An array that has only `__array_interface__`."""
 
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -244,10 +242,10 @@ def test_threads_compile_once_and_agree() -> None:
 
 SECOND = """
 import numpy as np, morello
-told = []
+seen = []
 x = np.ones((2, 3, 4), np.float32)
-assert (morello.matmul(x, x[0].T, target='reference_c', progress=told.append, threads=1) == 4).all()
-print(max((one.solved for one in told), default=0))
+assert (morello.matmul(x, x[0].T, target='reference_c', progress=seen.append, threads=1) == 4).all()
+print(max((one.solved for one in seen), default=0))
 """
 
 

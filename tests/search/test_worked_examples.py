@@ -1,4 +1,4 @@
-"""The worked examples in the docstrings of the packages of search are true."""
+"""The worked examples in the docstrings of the packages of search are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of results: they make up the whole, each is what its Spec means, and what is wrong in any of them is found."""
+"""Slices of results cover the result, each is that of its Spec, and a fault in any is found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MATMUL = (2, 5, 6, 8)
 
 
 def whole_and_parts(logical: LogicalSpec, count: int) -> None:
-    """Check that parts are what they should be, and each result once."""
+    """Check that slices are right, and cover each result once."""
     shape = tuple(map(int, logical.shape))
     dtypes = [state.dtype for state in logical.states]
     setting = DataSetting.of(logical.op, shape, dtypes)
@@ -65,7 +65,7 @@ def test_products_are_cut_along_their_longest_side(make: Make, count: int) -> No
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_what_has_few_points_is_one_part(make: Make) -> None:
+def test_results_of_few_points_are_one_slice(make: Make) -> None:
     logical = make("Matmul", MATMUL).spec.logical
     (part,) = result_slices(logical, 2 * 5 * 6 * 8, 5)
     assert part.logical == logical
@@ -99,7 +99,7 @@ def test_right_kernels_pass(make: Make, target: Target, op: str, kinds) -> None:
 
 @pytest.mark.usefixtures("few_points")
 @pytest.mark.parametrize("column", range(8))
-def test_what_is_wrong_is_found_wherever_it_is(make: Make, target: Target, column: int) -> None:
+def test_wrong_values_are_found_in_any_slice(make: Make, target: Target, column: int) -> None:
     out = "out[out_at(b, m, n)] = sum;"
     kernel = make("Matmul", MATMUL, F32, replace={out: out.replace("sum", f"n == {column} ? 77 : sum")})
     with pytest.raises(VerificationError, match=re.escape("out) at (")) as caught:

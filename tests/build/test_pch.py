@@ -1,4 +1,4 @@
-"""Headers that compilers read once: when they do, that code is the same, and what is done about damage."""
+"""Precompiled headers: when they are used, equal code, and damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def logged(cache: Path, compiler: Compiler, log: Path) -> Compiler:
-    """A compiler that keeps what it is told, a line for each call; beside a file `refuses` it makes no headers."""
+    """A compiler that logs its arguments, a line for each call; next to a file `refuses` it makes no headers."""
     command = log.with_name("cc")
     command.write_text(
         f'#!/bin/sh\necho "$@" >> {log}\n[ -e {log.with_name("refuses")} ] && case "$*" in *c-header*) exit 1;; esac\n'
@@ -46,8 +46,8 @@ def logged(cache: Path, compiler: Compiler, log: Path) -> Compiler:
 
 
 @pytest.fixture
-def told(logged: Compiler, log: Path) -> Build:
-    """Build a source with another name each time; return what the compiler was told, a line for each call."""
+def build_log(logged: Compiler, log: Path) -> Build:
+    """Build a source with another name each time; return the arguments of the compiler, a line for each call."""
     count = iter(range(100))
 
     def build_it(source: str = SOURCE) -> list[str]:
@@ -68,18 +68,18 @@ def only_entry(cache: Path) -> Path:
     return found
 
 
-def test_headers_are_read_twice_and_no_more(told: Build, cache: Path) -> None:
-    assert [of_headers(told()) for _ in range(4)] == [["reads"], ["makes", "uses"], ["uses"], ["uses"]]
+def test_headers_are_read_twice(build_log: Build, cache: Path) -> None:
+    assert [of_headers(build_log()) for _ in range(4)] == [["reads"], ["makes", "uses"], ["uses"], ["uses"]]
     assert contents(cache)["precompiled headers"][0] == 1
     clear()
     assert not [*cache.glob("headers-*")]
-    assert of_headers(told()) == ["reads"]
+    assert of_headers(build_log()) == ["reads"]
 
 
 def test_code_is_the_same(cache: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (GOLDEN / "threads_avx2.c").read_text()
-    _, _, told = next(line for line in source.splitlines() if " * Compile: " in line).partition("-fno-math-errno ")
-    flags = [*told.partition(" -c ")[0].split(), *thread_flags(compiler)]
+    _, _, build_log = next(line for line in source.splitlines() if " * Compile: " in line).partition("-fno-math-errno ")
+    flags = [*build_log.partition(" -c ")[0].split(), *thread_flags(compiler)]
 
     def built(before: str = "") -> bytes:
         return build({"one.c": before + source}, flags, compiler).read_bytes()
@@ -102,71 +102,71 @@ def test_files_to_link_are_made_with_them(logged: Compiler, log: Path) -> None:
     assert build_file("a", units, {}, logged, parallel=False) == made
 
 
-def test_damage_is_mended(told: Build, cache: Path) -> None:
+def test_damage_is_mended(build_log: Build, cache: Path) -> None:
     for _ in range(2):
-        told()
+        build_log()
     made = only_entry(cache) / "headers.h.gch"
     os.truncate(made, made.stat().st_size // 2)
-    assert of_headers(told()) == ["uses", "reads"]
+    assert of_headers(build_log()) == ["uses", "reads"]
     assert not made.exists()
-    assert [of_headers(told()) for _ in range(2)] == [["reads"], ["makes", "uses"]]
+    assert [of_headers(build_log()) for _ in range(2)] == [["reads"], ["makes", "uses"]]
 
 
-def test_wrong_c_is_told_of_as_ever(told: Build, cache: Path) -> None:
+def test_errors_in_c_are_reported(build_log: Build, cache: Path) -> None:
     for _ in range(2):
-        told()
+        build_log()
     with pytest.raises(ToolchainError, match="failed with exit code") as caught:
-        told(f"{SOURCE}int wrong(void) {{ return nothing; }}\n")
+        build_log(f"{SOURCE}int wrong(void) {{ return nothing; }}\n")
     assert "-include" not in str(caught.value)
-    assert of_headers(told()) == ["uses"]
+    assert of_headers(build_log()) == ["uses"]
 
 
-def test_a_compiler_that_cannot_is_not_asked_again(told: Build, log: Path) -> None:
+def test_a_compiler_that_cannot_precompile_is_not_tried_again(build_log: Build, log: Path) -> None:
     log.with_name("refuses").touch()
-    assert [of_headers(told()) for _ in range(4)] == [["reads"], ["makes", "reads"], ["reads"], ["reads"]]
+    assert [of_headers(build_log()) for _ in range(4)] == [["reads"], ["makes", "reads"], ["reads"], ["reads"]]
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [("#define _GNU_SOURCE", ""), ("#undef _OPENMP", ""), ("#ifdef __linux__", "#endif\n")]
 )
-def test_headers_that_depend_on_what_comes_before_are_read_anew(
-    told: Build, cache: Path, before: str, after: str
-) -> None:
+def test_headers_after_definitions_are_not_precompiled(build_log: Build, cache: Path, before: str, after: str) -> None:
     source = f"{before}\n{SOURCE}{after}"
-    assert {*of_headers([line for _ in range(3) for line in told(source)])} == {"reads"}
+    assert {*of_headers([line for _ in range(3) for line in build_log(source)])} == {"reads"}
     assert not [*cache.glob("headers-*")]
 
 
-def test_headers_beside_the_sources_are_read_anew(cache: Path, compiler: Compiler) -> None:
+def test_headers_of_the_program_are_not_precompiled(cache: Path, compiler: Compiler) -> None:
     for number in range(4):
         sources = {"one.c": "#include <own.h>\nint one(void) { return OWN; }\n", "own.h": f"#define OWN {number}\n"}
         assert ctypes.CDLL(str(build(sources, ("-I.",), compiler))).one() == number
 
 
-def test_a_small_cache_has_none(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_cache_has_no_precompiled_headers(
+    build_log: Build, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MORELLO_CACHE_LIMIT", "200MiB")
-    assert {*of_headers([line for _ in range(3) for line in told()])} == {"reads"}
+    assert {*of_headers([line for _ in range(3) for line in build_log()])} == {"reads"}
     assert not [*cache.glob("headers-*")]
 
 
-def test_an_interrupt_leaves_nothing_behind(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_nothing_behind(build_log: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    told()
+    build_log()
     with monkeypatch.context() as patch:
         patch.setattr("morello.build.pch.run", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            told()
+            build_log()
     assert not [*only_entry(cache).iterdir()]
-    assert of_headers(told()) == ["makes", "uses"]
+    assert of_headers(build_log()) == ["makes", "uses"]
 
 
-def test_nobody_waits_for_another_process(told: Build, cache: Path) -> None:
-    told()
+def test_no_process_waits_for_another(build_log: Build, cache: Path) -> None:
+    build_log()
     begun = only_entry(cache) / "headers.h"
     begun.touch()
-    assert of_headers(told()) == ["reads"]
+    assert of_headers(build_log()) == ["reads"]
     # It has had as long as a compiler may take.
     os.utime(begun, (0, 0))
-    assert of_headers(told()) == ["makes", "uses"]
+    assert of_headers(build_log()) == ["makes", "uses"]

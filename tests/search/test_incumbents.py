@@ -211,7 +211,7 @@ def test_slow_tables_of_a_space_do_not_prevent_its_first_program(avx2: Target, m
             late[0] = 300
 
     spec, search = parse_spec(TEXTS[0], avx2), SearchSession(avx2, progress=wait)
-    known = known_before_spaces(search, spec, monkeypatch)
+    known = found_before_spaces(search, spec, monkeypatch)
     found = search.search_within(spec, SearchBudget(seconds=1000))
     assert known[0] is None
     assert known[1] is not None
@@ -223,12 +223,12 @@ def test_slow_tables_of_a_space_do_not_prevent_its_first_program(avx2: Target, m
 def test_an_incumbent_has_a_bound_if_memory_suffices(room: bool, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incumbents, "_FEW_SHAPES", 0)
     spec, search = parse_spec(TEXTS[0], avx2), SearchSession(avx2)
-    known, made = known_before_spaces(search, spec, monkeypatch), search._build_for
+    known, made = found_before_spaces(search, spec, monkeypatch), search._build_for
 
     def without_room(spec: Spec) -> object:
         if len(known) > 1 or room:
             return made(spec)
-        raise MemoryLimitReached("there is no room")
+        raise MemoryLimitReached("out of memory")
 
     monkeypatch.setattr(search, "_build_for", without_room)
     found = search.search_within(spec, SearchBudget(expansions=100_000))
@@ -238,7 +238,7 @@ def test_an_incumbent_has_a_bound_if_memory_suffices(room: bool, avx2: Target, m
     assert known[1].low <= found.low <= found.cost <= known[1].cost
 
 
-def known_before_spaces(search: SearchSession, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Incumbent | None]:
+def found_before_spaces(search: SearchSession, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Incumbent | None]:
     """Return a list that gets the incumbent of a Spec before each restricted space is searched."""
     known, smaller = list[Incumbent | None](), search.incumbents._restrict
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Search on blocks equals the textbook recursion, whatever is searched with it, and its laws hold."""
+"""Search equals the textbook recursion, in any order of goals, and obeys its laws."""
 
 from __future__ import annotations
 

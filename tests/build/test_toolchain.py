@@ -1,4 +1,4 @@
-"""Finding a compiler, and what is said when there is none that works."""
+"""Finding a compiler, and errors if none works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Script = Callable[[str], str]
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without compilers; what is put into the directory is found."""
+    """A machine without compilers; programs in the directory are found."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -35,13 +35,13 @@ def _install(folder: Path, name: str, body: str | None = None) -> None:
     path.chmod(0o755)
 
 
-def test_there_is_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MORELLO_CC", raising=False)
     assert find_compiler() == available_compilers()[0]
     assert available_compilers()[0].version in str(find_compiler())
 
 
-def test_none_at_all(alone: Path) -> None:
+def test_no_compiler(alone: Path) -> None:
     with pytest.raises(ToolchainError, match=r"no C compiler") as caught:
         find_compiler()
     assert all(word in str(caught.value) for word in ("apt install gcc", "xcode", "pip install ziglang"))
@@ -90,7 +90,7 @@ def test_the_argument_goes_before_the_environment(compiler, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("origin", ["--cc", "MORELLO_CC"])
-def test_one_asked_for_that_is_missing(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_compiler_that_is_missing(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command = "/nowhere/cc -O1"
     monkeypatch.setenv("MORELLO_CC", command)
     with pytest.raises(ToolchainError, match=rf"'/nowhere/cc' \({origin}\) does not exist"):
@@ -98,12 +98,12 @@ def test_one_asked_for_that_is_missing(origin: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("command", "fault"), [("'", "is not a command"), (" ", "is empty")])
-def test_one_asked_for_that_is_no_command(command: str, fault: str) -> None:
+def test_a_requested_compiler_that_is_no_command(command: str, fault: str) -> None:
     with pytest.raises(ToolchainError, match=fault):
         find_compiler(command)
 
 
-def test_one_asked_for_that_is_not_executable(tmp_path: Path) -> None:
+def test_a_requested_compiler_that_is_not_executable(tmp_path: Path) -> None:
     path = tmp_path / "cc"
     path.touch()
     with pytest.raises(ToolchainError, match="is not executable"):
@@ -113,12 +113,12 @@ def test_one_asked_for_that_is_not_executable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "fault"), [("exit 1", "exit code 1"), ("echo bad >&2; exit 2", "bad"), ("exit 0", "")]
 )
-def test_one_asked_for_that_cannot_compile(script: Script, body: str, fault: str) -> None:
+def test_a_requested_compiler_that_cannot_compile(script: Script, body: str, fault: str) -> None:
     with pytest.raises(ToolchainError, match=rf"cannot compile C.*{fault}"):
         find_compiler(script(body))
 
 
-def test_one_asked_for_that_cannot_be_started(script: Script, tmp_path: Path) -> None:
+def test_a_requested_compiler_that_cannot_be_started(script: Script, tmp_path: Path) -> None:
     path = script("")
     Path(path).write_text("#!/nowhere/interpreter\n")
     with pytest.raises(ToolchainError, match="cannot be started"):
@@ -135,7 +135,7 @@ def test_one_that_hangs_is_killed_with_its_children(
     assert not _runs(int(child.read_text()))
 
 
-def test_one_that_hangs_is_told_where_there_is_no_other(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_compiler_is_reported_if_it_is_the_only_one(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _install(alone, "gcc", "sleep 60 #")
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.2")
     with pytest.raises(ToolchainError, match=r"no C compiler that works.*after 0\.2 s; MORELLO_CC_TIMEOUT=SECONDS"):
@@ -173,7 +173,7 @@ def _runs(process: int) -> bool:
         ("1e300", "more than 1,000,000"),
     ],
 )
-def test_timeout_that_is_none(text: str, fault: str, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
+def test_invalid_timeouts(text: str, fault: str, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", text)
     with pytest.raises(ToolchainError, match=f"MORELLO_CC_TIMEOUT is '{text}', which is {fault}") as caught:
         find_compiler(script("exit 1"))

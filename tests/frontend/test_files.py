@@ -1,4 +1,4 @@
-"""Reading files that are no text, or not there."""
+"""Errors for files that are missing or not text."""
 
 import pytest
 
