@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from morello.plugins import Microkernel
 from morello_x86.kernels import (
-    broadcast,
     conv,
     dot,
     elementwise,
@@ -18,16 +17,13 @@ from morello_x86.kernels import (
     matmul,
     move,
     pack,
-    pairs,
     random,
     reduce,
     register_tiles,
     rows_times_matrix,
     softmax,
-    softmax_rows,
     streams,
     transpose,
-    transpose_memory,
 )
 
 
@@ -39,16 +35,16 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
         *conv.kernels(max(vectors), registers),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
-        *pairs.KERNELS,
+        *matmul.PAIRS,
         *move.kernels(vectors),
-        *transpose_memory.kernels(max(vectors)),
+        *transpose.in_memory(max(vectors)),
         *transpose.kernels(vectors),
         *streams.kernels(max(vectors)),
         *pack.kernels(vectors),
-        *fill.KERNELS,
+        *fill.FILLS,
         *_SCALARS,
-        *broadcast.KERNELS,
-        *(kernel for family in (elementwise, reduce, softmax_rows, random) for kernel in family.kernels(max(vectors))),
+        *fill.BROADCASTS,
+        *(kernel for family in (elementwise, reduce, softmax, random) for kernel in family.kernels(max(vectors))),
     )
 
 

@@ -15,7 +15,7 @@ from morello.plugins import Microkernel
 from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, PREFIX
 from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
 from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values
-from morello_x86.kernels.pairs import FACTORS
+from morello_x86.kernels.matmul import FACTORS
 from morello_x86.kernels.row_times_columns import in_columns
 
 
@@ -55,7 +55,7 @@ def _wrapping_step(site: KernelSite, size: int, total: str, values: Values) -> s
 
 
 def _pairs_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """vpmaddwd: see `pairs`."""
+    """vpmaddwd: see `matmul`."""
     prefix, whole, count = PREFIX[size], INTEGER_VECTOR[size], size // 2
     lhs, rhs = (vector_as(site, values(i, 0, count), site.spec.states[i].dtype, I16, count) for i in range(2))
     products = f"{prefix}_madd_epi16(({whole}){lhs}, ({whole}){rhs})"
@@ -63,7 +63,7 @@ def _pairs_step(site: KernelSite, size: int, total: str, values: Values) -> str:
 
 
 def _saturating_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """vpmaddubsw: see `pairs`."""
+    """vpmaddubsw: see `matmul`."""
     prefix, whole = PREFIX[size], INTEGER_VECTOR[size]
     lhs, rhs = (f"({whole}){values(i, 0, size)}" for i in range(2))
     return f"{total} + ({site.vector_type(U16, size // 2)}){prefix}_maddubs_epi16({lhs}, {rhs})"

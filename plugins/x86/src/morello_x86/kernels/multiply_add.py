@@ -14,10 +14,6 @@ from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
 _FLOATS = {32: "__m256", 64: "__m512"}
 
 
-def _any(lhs: DType, rhs: DType) -> bool:
-    return True
-
-
 @attrs.frozen(kw_only=True)
 class MultiplyAdd:
     """Adds to each sum of a vector the products of as many neighbours along k as are as wide as the sum.
@@ -33,7 +29,7 @@ class MultiplyAdd:
     lhs: tuple[str, ...]
     rhs: tuple[str, ...]
     out: tuple[str, ...]
-    pairs: Callable[[DType, DType], bool] = _any
+    pairs: Callable[[DType, DType], bool] = lambda lhs, rhs: True
     saturating: bool = False
     in_parts: bool = False
     temporaries: int = 0
@@ -198,10 +194,6 @@ def _one_narrow(lhs: DType, rhs: DType) -> bool:
     return BF16 in (lhs, rhs)
 
 
-def _unsigned_signed(lhs: DType, rhs: DType) -> bool:
-    return lhs.is_signed != rhs.is_signed
-
-
 _BYTES, _SMALL, _SUMS = ("u8", "i8"), ("u8", "i8", "i16"), ("i32", "u32")
 F32_FMA = MultiplyAdd(
     name="",
@@ -262,7 +254,7 @@ DPBUSD = MultiplyAdd(
     lhs=_BYTES,
     rhs=_BYTES,
     out=_SUMS,
-    pairs=_unsigned_signed,
+    pairs=lambda lhs, rhs: lhs.is_signed != rhs.is_signed,
     cpu_features=("avx512_vnni",),
 )
 DPBUSD_AVX = attrs.evolve(

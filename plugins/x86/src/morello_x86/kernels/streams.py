@@ -9,9 +9,8 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.core import LINE
-from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.common import DTYPES_OF, HALF_CYCLE
 from morello_x86.kernels.lanes import VectorTemplate, in_lanes, lanewise, vectors, whole, width
-from morello_x86.kernels.transpose import DTYPES_OF
 
 #: Bytes from which on an output evicts nearly everything from caches, itself included.
 LARGE = 16 << 20
