@@ -51,7 +51,7 @@ def writer(path: Path, way: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def hidden(folder: Path) -> list[Path]:
-    """Return what stands in a folder besides files, made to look old."""
+    """Return the other entries of a folder, with old times."""
     found = sorted(folder.glob(".*"))
     for one in found:
         os.utime(one, (0, 0))

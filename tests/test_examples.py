@@ -18,7 +18,7 @@ from morello.plugins.registry import installed
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-#: Sizes of examples that take long to solve or to verify, and those that stand for them here.
+#: Sizes of examples that take long to solve or to verify, and their replacements here.
 SCALED = {
     "attention": {"1×1536×64": "1×4×4", "1×64×1536": "1×4×4"},
     "batch_parallel": {"4×2048×2048×2048": "4×128×128×128"},
@@ -65,7 +65,7 @@ def synthesized(name: str, target: str = "x86_avx2") -> list[morello.Goal]:
 
 
 def grouped(names: Iterable[str], target: str = "x86_avx2") -> list[Any]:
-    """The names as parameters; tests of one example share a worker, and with it what was searched for."""
+    """The names as parameters; tests of one example share a worker, and so its search."""
     group = pytest.mark.xdist_group
     return [pytest.param(name, marks=[pytest.mark.slow, group(f"{name} {target}")], id=name) for name in names]
 
@@ -104,7 +104,7 @@ def _skip_without(features: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("name", grouped(["attention", "chain", "fused", "mlp"]))
 def test_fused_programs_cost_less_than_their_operations_one_by_one(name: str) -> None:
-    """The best programs of the operations, which hand on all that they make in GL."""
+    """The best programs of the operations, with all intermediates in GL."""
     for goal, done in zip(example(name).values(), synthesized(name), strict=True):
         apart = goal.apply("bufferize to GL").synthesize()
         assert cost_and_peak(done.impl).cost < cost_and_peak(apart.impl).cost

@@ -206,7 +206,7 @@ def test_torch_in_torch_out() -> None:
     out = torch.zeros(2, 2, 3)
     assert morello.matmul(a, b, out=out, **PLAIN) is out
     assert torch.equal(out, a @ b)
-    # The first array says of what library the result is.
+    # The first array determines the library of the result.
     assert isinstance(morello.matmul(a, b.numpy(), **PLAIN), torch.Tensor)
     assert isinstance(morello.matmul(a.numpy(), b, **PLAIN), np.ndarray)
     half = torch.einsum("bmk->bkm", a).bfloat16()

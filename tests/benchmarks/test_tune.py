@@ -44,7 +44,7 @@ def test_a_row_shows_its_measurement(tmp_path: Path) -> None:
     events = [json.loads(line) for line in trace.read_text().splitlines()]
     assert events[0]["value"] == row["before"]
     assert events[-1]["samples"] == 2
-    # A run that was finished is not done again, unless another is asked for.
+    # A finished run is not repeated, unless another is requested.
     trace.unlink()
     shown = CliRunner().invoke(tune.main, arguments, catch_exceptions=False)
     assert "what paid" in shown.stdout

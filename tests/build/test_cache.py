@@ -159,7 +159,7 @@ def test_a_damaged_library_is_built_again(cache: Path) -> None:
 
 
 def test_a_damaged_library_that_would_kill_the_process(cache: Path) -> None:
-    """Half a library, loaded, is SIGBUS: a process of its own calls a kernel from it."""
+    """Loading half a library is SIGBUS: a separate process calls a kernel from it."""
     code = (
         "import morello, numpy as np\n"
         "kernel = morello.compile('target reference_c\\nspec f = FillZero(4096, (f32, GL))', db=False)\n"

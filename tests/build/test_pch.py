@@ -59,7 +59,7 @@ def build_log(logged: Compiler, log: Path) -> Build:
 
 
 def of_headers(lines: list[str]) -> list[str]:
-    """Return what each call of a compiler did about headers."""
+    """Return the use of headers by each call of a compiler."""
     return ["makes" if "c-header" in line else "uses" if "-include" in line else "reads" for line in lines]
 
 

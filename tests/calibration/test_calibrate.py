@@ -33,12 +33,12 @@ from morello.plugins.registry import Registry, installed
 TOY = Path(__file__).parents[1] / "thirdparty" / "toy_cpu" / "src"
 CLOCK = Clock(source="static void morello_clock(void *memory) { (void)memory; }", units=500)
 ROWS = ((1, 40, 7), (2, 60, 9))
-#: What a machine costs whose lines and runs cost so much in C and in MEM: beats.
+#: The beats of a machine with these costs of lines and runs in C and in MEM.
 HITS, MISSES, SYNC, BEAT = (4.0, 70.0), (6.0, 90.0), 1_234, 1e-9
 
 
 def measured(meter: Meter) -> Rows:
-    """Return what the rows cost: the time that the meter has for a function, each time it is called."""
+    """Return the costs of the rows: the meter's time of a function, each time it is called."""
     (found,) = meter.units("static void tile(void *memory) { (void)memory; }", ["tile"])
     return tuple((row[0], round(found) * row[0], 7) for row in ROWS)
 

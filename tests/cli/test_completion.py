@@ -15,7 +15,7 @@ from morello.cli.app import main
 
 #: The program as shells see it: by its name.
 PROGRAM = '#!/bin/sh\nexec "{python}" -c "from morello.cli import main; main()" "$@"\n'
-#: What bash does when somebody types these words and presses the key.
+#: The actions of bash when these words are typed and the key is pressed.
 PRESS = """
 eval "$(_MORELLO_COMPLETE=bash_source morello)"
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))

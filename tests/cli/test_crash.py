@@ -86,7 +86,7 @@ def test_the_same_fault_fills_no_disk(write: Write, state: Path, monkeypatch: py
 
 
 def test_a_process_ends_with_the_message(write: Write, state: Path) -> None:
-    """Not a runner of tests: what stands on the terminal, and the command in the file."""
+    """The output on the terminal, and the command in the file, without a runner of tests."""
     code = "import morello.api.pipeline, morello.cli; morello.api.pipeline.parse_file = None; morello.cli.main()"
     path = write()
     done = subprocess.run([sys.executable, "-c", code, "check", path], capture_output=True, text=True)
@@ -101,7 +101,7 @@ def test_a_process_ends_with_the_message(write: Write, state: Path) -> None:
 
 
 def test_places_that_cannot_be_written(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory and then a temporary one stand in; without any the message says all there is room for."""
+    """The fallbacks are the working directory and a temporary one; without any the message has all details."""
     monkeypatch.setattr(SearchSession, "synthesize", fails(IndexError("out of range")))
     (tmp_path / "here").mkdir()
     (tmp_path / "temporary").mkdir()

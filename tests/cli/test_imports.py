@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-#: Takes long to import, each for a reason of its own.
+#: Modules that are slow to import.
 HEAVY = {"archspec", "attrs", "cffi", "lark", "ml_dtypes", "numpy", "pycparser", "rich", "rtree", "scipy"}
 #: Has no use where a program is in the database already, and C is all that is wanted.
 UNUSED = {"cffi", "numpy.ma", "numpy.random", "pycparser", "rich", "rtree"}

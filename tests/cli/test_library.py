@@ -22,7 +22,7 @@ SPECS = """\
 spec layer = Add(4×8, GL, GL, GL, serial)(x, bias, y)
 spec rows = Move(4×8, (u8, GL, c1), (f32, GL), serial)(from, to)
 """
-#: Calls both functions, looks at the table, and returns 0 if all is as it should be.
+#: Calls both functions, checks the table, and returns 0 if all is right.
 MAIN = """\
 #include "ops.h"
 #include <stdio.h>
@@ -129,7 +129,7 @@ def test_cpp_consumer(cxx, ops, tmp_path) -> None:
 @pytest.mark.slow
 @each_compiler
 def test_the_best_target_of_the_cpu_is_chosen(compiler, ops, tmp_path) -> None:
-    """A CPU is a set of features in the variable KNOWN here, whatever this machine has."""
+    """A CPU is a set of features in the variable KNOWN here, independent of this machine."""
     library = ops("x86_avx2", "reference_c", "x86_avx512")
     (tmp_path / "cpu.h").write_text(
         "#include <stdlib.h>\n#include <string.h>\n"
@@ -163,7 +163,7 @@ def test_an_unsupported_cpu_is_reported(ops, tmp_path) -> None:
 
 
 def test_a_graph_runs_on_any_cpu_where_plain_c_is_part_of_the_library(ops, tmp_path) -> None:
-    """Plain C keeps what one operation hands to the next in the workspace, whatever other targets do."""
+    """Plain C stores intermediates in the workspace, even if other targets do not."""
     graph = "spec graph = Compose([Relu, Sub, Scale[by=2]], [(40×32, GL), (40×32, GL), (40×32, GL)], serial)(b, a, y)\n"
     library, compiler = ops("x86_avx2", "reference_c", spec=graph), find_compiler()
     made = objects(compiler, library, "-D__builtin_cpu_supports(one)=0")

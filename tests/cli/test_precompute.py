@@ -160,7 +160,7 @@ def test_memory_is_limited(fill, monkeypatch):
     said, _ = fill(TRANSPOSE.format("1×1"), "4x4", "--memory", "1KiB", code=1)
     assert "takes more than 1,024 bytes of memory" in said
     assert "--memory" in said
-    # What earlier batches left makes room.
+    # The rest of earlier batches is dropped.
     monkeypatch.setattr(precomputing, "_BATCH", 2)
     solve_all, tried = SearchSession.solve_all, []
 

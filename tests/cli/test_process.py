@@ -74,7 +74,7 @@ def test_targets_json(cli):
 
 
 def extension(level):
-    """Return a plugin that adds a microkernel to another's target; a faulty one for a level that is not there."""
+    """Return a plugin that adds a microkernel to another's target; a faulty one for an unknown level."""
     kernel = Microkernel(
         name="Clear", op=by_name("FillZero"), takes=f"n, {level}", cost=lambda *_: 1, emit=lambda _: None
     )

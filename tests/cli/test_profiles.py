@@ -12,7 +12,7 @@ from click.testing import Result
 
 from tools.fixtures import Cli, Write
 
-#: Two lines of memory are set: what `hit_cost` says, each.
+#: Two lines of memory are set, at `hit_cost` each.
 ZEROS = "spec zeros = FillZero(32, (f32, GL), serial)\n"
 PROFILE = """\
 name = "own"

@@ -58,7 +58,7 @@ def test_the_requested_number(cli, write):
 
 
 def test_costs_are_those_of_the_programs_that_begin_so(cli, write, avx2):
-    """The step that the command names is taken by hand, and the rest searched."""
+    """The step in the output is taken by hand, and the rest searched."""
     (first,) = _explained(cli("explain", write(SMALL), "--json", "--runner-ups", "1"))["program"]["runner_ups"]
     assert first["exact"]
     forced = SMALL + f"schedule small {{ {first['step']}; synthesize }}\n"
@@ -84,7 +84,7 @@ def test_solved_specs_need_the_option(cli, write, tmp_path, monkeypatch):
     path, db = write(SMALL), str(tmp_path / "solved.db")
     cold = cli("explain", path, "--db", db, "--noise", "0").stdout.splitlines()
     asked = cli("explain", path, "--db", db, "--runner-ups", "1", "--noise", "0").stdout.splitlines()
-    # Bounds depend on what else was looked at; the program does not.
+    # Bounds depend on the other expanded steps; the program does not.
     assert [line for line in asked[3:] if " or " not in line] == [line for line in cold[3:] if " or " not in line]
     assert any(" or " in line for line in asked)
 

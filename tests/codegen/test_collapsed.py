@@ -1,4 +1,4 @@
-"""Collapsed dimensions keep the offsets of values, in strips, in registers, in tiles and with gaps."""
+"""Collapsed dimensions have the same offsets of values, in strips, in registers, in tiles and with gaps."""
 
 from __future__ import annotations
 

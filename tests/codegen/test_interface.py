@@ -34,7 +34,7 @@ def program(name: str) -> Program:
 
 
 def flags(source: str) -> list[str]:
-    """Return the flags for the target in the line at the top that says how the C is compiled."""
+    """Return the flags for the target in the compile command at the top of the C."""
     found = re.search(r"Compile: cc -std=gnu11 -O3 -fno-math-errno (.*?) -c (\w+)\.c", source)
     assert found
     return found[1].split()

@@ -21,7 +21,7 @@ MEMORY = "static _Thread_local _Alignas(64) char scratch_memory[256];"
 
 
 class ScratchEmitter(CEmitter):
-    """Has one memory, and says where functions begin and end."""
+    """Has one memory, and marks where functions begin and end."""
 
     memories = {"SCRATCH": "scratch_memory"}  # noqa: RUF012
     prologue = ("/* begins */",)

@@ -125,7 +125,7 @@ def test_sums_of_any_types(seed: int) -> None:
 
 
 def test_verification_tolerates_kernels_that_flush_subnormals() -> None:
-    """vdpbf16ps takes subnormals for zero: a kernel that did not say so would be found out."""
+    """vdpbf16ps flushes subnormals to zero: a kernel without that declaration fails."""
     target = installed().target("x86_avx512")
     kernel = target.kernels_by_name["DotProductLoopVdpbf16ps"]
     if missing := missing_features((*target.info.cpu_features, *kernel.cpu_features)):

@@ -27,7 +27,7 @@ def matmul(size: int) -> morello.Goal:
 
 @pytest.fixture(autouse=True)
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let search come back to Python every few turns, so that even small searches are saved and stopped."""
+    """Let search return to Python every few turns, so that even small searches are saved and stopped."""
     monkeypatch.setattr(core, "QUOTA", 4)
     monkeypatch.setattr(solver, "_OFTEN", 0.0)
 
@@ -61,7 +61,7 @@ def test_stored_answers_need_no_search(tmp_path: Path, expected: dict[int, Impl]
 
 
 def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
-    """Count the times that search, while it goes on and at its end, tries to store its answers."""
+    """Count the attempts of search, during it and at its end, to store its answers."""
     count = 0
     add = SpecStore.add
 

@@ -413,7 +413,7 @@ def test_imports_of_plugins_count(tmp_path: Path, avx2: Target, monkeypatch: pyt
 
 
 def test_caches_do_not_count(avx2: Target) -> None:
-    """Leave out what an object works out once and keeps: it depends on what happened before."""
+    """Leave out values that an object computes once and caches: they depend on earlier calls."""
     used = Plain(40)
     assert used.total == 7
     assert fingerprint(with_cost(avx2, used.cost)) == fingerprint(with_cost(avx2, Plain(40).cost))

@@ -132,7 +132,7 @@ _some = st.builds(
     st.lists(st.sampled_from(LIMITS), min_size=1, max_size=6, unique=True),
     st.sampled_from([None, None, 0, 1, 7]),
 )
-#: What search hands over, one piece after another.
+#: Blocks of answers from search, one after another.
 pieces = st.lists(_some, min_size=1, max_size=5)
 
 
@@ -145,7 +145,7 @@ def filled(folder: str, name: str, world: World, pieces: Sequence[Sequence[Cell]
 
 
 def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
-    """Whatever is asked, the store says what follows from the cells, and no more."""
+    """Every lookup in the store returns the consequence of the cells, and no more."""
     for table in range(len(LABELS)):
         asked = [*product(SHAPES, LIMITS)]
         for shape, limit in asked[:: 1 + len(asked) // 60]:

@@ -44,7 +44,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def approach(path: Path, target: Target, budget: SearchBudget) -> Incumbent:
-    """Search for the Spec in a process that knows no more than the database."""
+    """Search for the Spec in a process that has only the database."""
     search = SearchSession(target, cache=DatabaseCache(SpecStore(path)))
     return search.search_within(parse_spec(TEXT, target), budget)
 

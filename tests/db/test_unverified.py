@@ -103,7 +103,7 @@ def test_merging_marks_no_verified_answer(solved: tuple[morello.Goal, SpecStore]
     before = [*export_lines(own)]
     import_tables(own, solved[1].tables())
     assert [*export_lines(own)] == before
-    # And what was another's word is one's own, once search has found it here.
+    # An unverified answer becomes verified once search has found it here.
     store = merged(tmp_path / "b.db", solved[1])
     import_tables(store, own.tables(), trust=True)
     assert marks(store) == 0
@@ -115,7 +115,7 @@ def test_unverified_infeasibility_is_not_used(solved: tuple[morello.Goal, SpecSt
     assert marks(store) == 1
     assert store.find(first.target, first.spec) is None
     assert goal().synthesize(db=store).impl == first.impl
-    # What was found out here has taken its place.
+    # The answer found here has replaced it.
     assert marks(store) == 0
     assert store.find(first.target, first.spec) is not None
 

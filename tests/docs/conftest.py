@@ -49,7 +49,7 @@ def shell() -> Shell:
 
 @pytest.fixture(scope="session")
 def runs_avx2() -> None:
-    """Skips where this machine cannot run what the pages run."""
+    """Skip if this machine cannot run the programs of the pages."""
     missing = missing_features(installed().target("x86_avx2").info.cpu_features)
     if missing:
         pytest.skip(f"this machine lacks {', '.join(missing)}")

@@ -106,7 +106,7 @@ def test_no_target_is_named(layer: str) -> None:
     names = set(registry.names)
     for target in map(registry.target, registry.names):
         names |= {level.name for level in target.levels}
-        # Kernels of the reference are called what their operations are.
+        # Kernels of the reference have the names of their operations.
         names |= set(target.kernels_by_name) - set(BY_NAME)
     for file in modules(layer):
         strings = {

@@ -21,7 +21,7 @@ from morello.frontend import parse
 from morello.host import missing_features
 
 ROOT = Path(__file__).parents[2]
-#: docs/writing-a-target.md has tests of its own.
+#: docs/writing-a-target.md has tests in tests/plugins.
 PAGES = [
     "README.md",
     *(
@@ -71,7 +71,7 @@ def named(block: Block) -> str | None:
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """The command lines of a console block, and what each prints."""
+    """Return the command lines of a console block, each with its output."""
     pieces = re.split(r"^\$ (.*)\n", block.text, flags=re.MULTILINE)[1:]
     return list(zip(pieces[::2], pieces[1::2], strict=True))
 
@@ -79,7 +79,7 @@ def commands(block: Block) -> list[tuple[str, str]]:
 def agree(expected: str, got: str) -> None:
     flags = doctest.ELLIPSIS | doctest.REPORT_NDIFF
     checker = doctest.OutputChecker()
-    # A line of `...` may stand for no line at all.
+    # A line of `...` also matches no line at all.
     expected = re.sub(r"^\.\.\.\n", "...", expected, flags=re.MULTILINE)
     expected, got = f"|\n{expected.strip()}\n|\n", f"|\n{got.strip()}\n|\n"
     if not checker.check_output(expected, got, flags):
@@ -119,7 +119,7 @@ def test_commands_print_the_output_on_the_page(
             (tmp_path / file).parent.mkdir(exist_ok=True)
             (tmp_path / file).write_text(block.text, encoding="utf-8")
         for line, expected in commands(block) if block.language == "console" else []:
-            # The one long search of the pages is done once: the README says how.
+            # The one long search of the pages is done once, by the command in the README.
             database = " --db solved.db" if line == f"{PIP}morello run examples/matmul.spec" else ""
             agree(expected, shell(line.removeprefix(PIP) + database, tmp_path))
 

@@ -79,7 +79,7 @@ def test_extras_are_those_that_the_page_lists() -> None:
 def test_tests_of_a_group_share_a_worker(
     turn: int, tmp_path_factory: pytest.TempPathFactory, worker_id: str, testrun_uid: str
 ) -> None:
-    """Some versions of pytest and pytest-xdist lose groups, and what tests share is then made in each worker."""
+    """Some versions of pytest and pytest-xdist lose groups, and shared results are then computed in each worker."""
     own = tmp_path_factory.getbasetemp()
     path = (own if worker_id == "master" else own.parent) / f"workers_{testrun_uid}"
     with path.open("a", encoding="utf-8") as file:

@@ -67,7 +67,7 @@ SPECS = [
     (f"Move(4×4, (GL, layout[0, 1, ‹0p{10**30}›]), L1)", f"'0p{10**30}' is too large", "2^63"),
     ("Matmul(‹4×4›, GL, GL, GL)", "Matmul has the 4 dimensions b×m×k×n, not 2", "without b"),
     (f"Move(‹{'×'.join('1' * 33)}›, GL, L1)", "33 dimensions are more than", ""),
-    # What the operation and the target say
+    # Errors of the operation and the target
     ("‹Matmul›(1×4×4×4, GL, GL, (i8, GL))", "Matmul: a product of f32 and f32 does not fit", ""),
     ("‹Move›(4, GL, (i8, GL))", "Move: a Move from f32 to i8", ""),
     ("(Move(4, GL, L1), ‹[64, 512]›)", "2 memory limits for the 4 levels of tiny", "bytes for RF, VRF, L1, GL"),
@@ -372,7 +372,7 @@ def test_any_text_parses_or_is_an_error_with_a_place(registry, text):
         if error is not None:
             assert 1 <= error.line <= text.count("\n") + 2
             assert error.caret.index("^") <= len(error.excerpt) + 1
-            # No terminal of the grammar, such as RPAR, shows in what was expected.
+            # No terminal of the grammar, such as RPAR, appears among the expected tokens.
             assert not re.search(r"\b(_END|[LR]PAR|[LR]SQB|[LR]BRACE|STRIP|INT|WORD|DOTS|FOR)\b", error.hint or "")
 
 

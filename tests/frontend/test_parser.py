@@ -107,7 +107,7 @@ def test_properties_come_in_any_order(target):
         ("1×128×16", "col_major, c0", (Dynamic(2), Dynamic(1)), 0),
         ("1×128×16", "row_major, c1", (Dynamic(1), Dynamic(2)), 1),
         ("8×16", "layout[0, 1, 0p4], c2", (Dynamic(0), Dynamic(1), Packed(0, 4)), 2),
-        # Where strips are not said to lie close together, there may be something between them.
+        # Strips without a declared contiguity may have gaps between them.
         ("8×16", "layout[0, 0p4, 1], c1", (Dynamic(0), Packed(0, 4), Dynamic(1)), 1),
         ("8×16", "layout[0, 0p4, 1], c2", (Dynamic(0), Packed(0, 4), Dynamic(1)), 2),
         ("8×16", "layout[0, 0p4, 1], c3", (Dynamic(0), Dynamic(1)), 2),

@@ -319,6 +319,6 @@ spec zero = FillZero(4,
 
 
 def test_a_layout_in_a_step_is_written_out():
-    # Its name would stand for another layout where the operand has more dimensions.
+    # Its name is another layout for operands of more dimensions.
     assert schedule_text((MoveStep(0, "L1", NAMED["col_major"](2)),)) == "move 0 to L1 as layout[1, 0]"
     assert schedule_text((MoveStep(0, "L1", "col_major"),)) == "move 0 to L1 as col_major"

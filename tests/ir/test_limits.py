@@ -83,7 +83,7 @@ def test_arrays_are_rounded_as_single_numbers_are(grid: LimitGrid, data: st.Data
 
 @pytest.mark.parametrize("name", NAMES)
 def test_codes_of_limits_are_limits(name: str) -> None:
-    """Every code of every level goes down as its limit does, whatever is held."""
+    """Every code of every level decreases with its limit, for any memory held."""
     target = target_named(name)
     codes = LimitCodes(target)
     assert codes.values[0][-1] == target.levels[0].capacity

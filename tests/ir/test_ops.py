@@ -338,7 +338,7 @@ def test_parameters_are_written_if_they_are_given() -> None:
 
 
 def test_relu_converts_first() -> None:
-    """As docs/language.md says: −1 of i8 is 255 in u8, which is not less than 0; every target does so."""
+    """As in docs/language.md: −1 of i8 is 255 in u8, which is not less than 0; every target does so."""
     (found,) = by_name("Relu").evaluate((2,), [np.array([-1, 5], dtype=np.int8)], [I8, U8])
     assert found.astype(np.uint8).tolist() == [255, 5]
 

@@ -100,7 +100,7 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.fixture
 def python(environment: Path, tmp_path: Path) -> Callable[[str], str]:
-    """Runs Python code in the environment; it returns what that prints."""
+    """Runs Python code in the environment; returns its output."""
 
     def run(code: str) -> str:
         command = [environment / "bin" / "python", "-c", code]

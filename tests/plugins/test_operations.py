@@ -29,7 +29,7 @@ COMPOSE = "Compose([Relu, Twist], [(1×2, f32, L1), (1×2, f32, L1)], serial)"
 
 
 class Twisting:
-    """A plugin with an operation Twist, of a class of its own, that takes `cost` per value on x86_avx2."""
+    """A plugin with an operation Twist, of its own class, that costs `cost` per value on x86_avx2."""
 
     def __init__(self, cost: int):
         class TwistErrors(UnaryErrors[Unary]):

@@ -253,7 +253,7 @@ def host(monkeypatch: pytest.MonkeyPatch, name: str, found: Any = None) -> None:
 
 @pytest.fixture
 def any_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A user who asked for nothing, and a machine that may be changed."""
+    """A user without settings, and a machine that tests may change."""
     monkeypatch.delenv("MORELLO_PROFILE", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     yield
@@ -322,7 +322,7 @@ def test_choices_of_the_user_override_the_cpu(toys: Registry, monkeypatch: pytes
     file.parent.mkdir(parents=True)
     file.write_text('[profiles]\ntoy_cpu = "fast"\n')
     assert chosen(toys) == ("fast", str(file))
-    # Paths are taken from the file's folder.
+    # Paths are relative to the file's folder.
     file.write_text('[profiles]\nx86_avx2 = "none"\ntoy_cpu = "own.toml"\n')
     (file.parent / "own.toml").write_text(TEXT.replace("fast", "own"))
     assert chosen(toys) == ("own", str(file))

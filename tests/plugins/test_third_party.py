@@ -170,7 +170,7 @@ def test_a_schedule_with_the_added_kernel(registry: Registry) -> None:
 
 @needs_avx2
 def test_an_operation_of_a_plugin(registry: Registry) -> None:
-    """It has no meaning in reference_c, which is said."""
+    """reference_c lacks the operation, which is reported."""
     assert registry.target("x86_avx2").kernels_by_name["HardSwishOne"].op_name == "HardSwish"
     goal = api.goal("HardSwish(1×8, (f32, L1), (f32, L1), serial)", target="x86_avx2", registry=registry).synthesize()
     report = api.compile(goal).check()

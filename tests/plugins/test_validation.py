@@ -330,7 +330,7 @@ def test_an_unknown_target_lists_the_known_ones() -> None:
         Registry.of(good=plugin()).target("tny")
 
 
-# What only shows when a plugin's functions are called.
+# Faults that appear only when a plugin's functions are called.
 
 
 def logical(*shape: Any) -> LogicalSpec:
@@ -348,7 +348,7 @@ def divide(spec: LogicalSpec, target: Target) -> int:
 
 
 def uses(spec: Spec, target: Target) -> list[Callable[[], object]]:
-    """Return all that asks a microkernel about its use and its cost: a schedule, the recursion, and search."""
+    """Return all users of a microkernel's condition and cost: a schedule, the recursion, and search."""
     return [
         lambda: Goal.of(spec, target).select("Zero"),
         lambda: Textbook(target).solve(spec),

@@ -38,7 +38,7 @@ def kernel() -> Kernel:
 
 @pytest.fixture
 def explain_command(tmp_path: Path) -> Callable[..., str]:
-    """Returns what `morello explain` prints of the Spec."""
+    """Returns the output of `morello explain` for the Spec."""
     path = tmp_path / "one.spec"
     path.write_text(f"target x86_avx2\nspec kernel = {SPEC}\n", encoding="utf-8")
     return lambda *options: CliRunner(catch_exceptions=False).invoke(main, ["explain", str(path), *options]).stdout

@@ -60,7 +60,7 @@ def alone(logical: LogicalSpec, step: Rewrite, target: Target) -> Expansion | No
 
 
 def family(rng: random.Random, logical: LogicalSpec) -> list[LogicalSpec]:
-    """Specs with the same labels and other sizes: those whose normal form keeps the labels."""
+    """Specs with the same labels and other sizes, if their normal form has the same labels."""
     found = [logical]
     for _ in range(25):
         factors = [rng.choice([1, 2, 3, 4]) if size > 1 else 1 for size in logical.shape]

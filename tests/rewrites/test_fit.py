@@ -116,7 +116,7 @@ def test_tiles_are_aligned_only_where_they_start_so(avx2: Target) -> None:
 
 
 def asking(target: Target, **sizes: tuple[int, ...]) -> Target:
-    """Return the target with kernels that ask for tiles of these sizes along m or n, and no others that ask."""
+    """Return the target with kernels that declare these tile sizes along m or n, and no others."""
     own = {"m": 1, "n": 3}
     kernels = [attrs.evolve(one, tile_sizes={}) for one in target.kernels]
     for name, wanted in sizes.items():

@@ -1,4 +1,4 @@
-"""materialize and rematerialize: random matrices in memory or registers, the same whatever the tiles."""
+"""materialize and rematerialize: random matrices in memory or registers, the same for all tiles."""
 
 from __future__ import annotations
 

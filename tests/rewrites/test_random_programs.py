@@ -1,6 +1,6 @@
-"""Random programs have every rewrite in them; what a schedule begins and they finish is emitted, run and judged.
+"""Random programs contain every rewrite; they complete partial schedules, and are emitted, run and verified.
 
-`tests/testing/test_programs.py` runs many more of them.
+`python -m tools.fuzz.random_programs` runs many more of them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_random_programs_meet_every_rewrite(avx2: Target) -> None:
     ],
 )
 def test_hand_made_starts_are_completed_and_right(schedule: str, avx2: Target, prove) -> None:
-    """Random programs finish what a schedule begins; sizes do not divide, so boundary bodies are in all of them."""
+    """Random programs complete a schedule; sizes do not divide, so all have boundary tiles."""
     goal = morello.goal("Matmul(1×5×7×6, GL, GL, GL, serial)", target="x86_avx2")
     start = goal.apply(schedule)
     programs = RandomPrograms(avx2, random.Random(0), wild=0)

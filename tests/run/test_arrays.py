@@ -32,7 +32,7 @@ def tensors(draw: st.DrawFn) -> TensorSpec:
         dims.append(OddEven(dim, size) if size % 2 == 0 and draw(st.booleans()) else Packed(dim, size))
     layout = draw(st.one_of(st.just(Layout(tuple(dims))), st.none()))
     contig = draw(st.integers(0, len(dims))) if layout else None
-    # Strips nest from the innermost outwards, whatever order they were drawn in.
+    # Strips nest from the innermost outwards, in any order of drawing.
     return tensor(tuple(shape), layout, draw(st.sampled_from(ALL)), contig)
 
 

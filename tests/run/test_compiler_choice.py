@@ -49,7 +49,7 @@ def record() -> Path:
 
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    """Seconds that code of each compiler takes; those that were asked for are counted under "timed"."""
+    """Seconds of the code of each compiler; requested ones are counted under "timed"."""
     fake_times: Times = {"clang": 2e-6, "gcc": 1e-6, "timed": 0}
     real = FunctionTimer.__init__
 

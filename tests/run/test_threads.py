@@ -40,7 +40,7 @@ SCHEDULE = """\
                       select Assign }"""
 TEXT = f"target x86_avx2\nspec packs = Move(40×200, (f32, GL), (f32, GL))\nschedule packs {{\n{SCHEDULE}\n}}"
 THREADS = (1, 2, 3, 7, 64)
-#: What the source says before anything else, for each way to have threads, and to have none.
+#: The first lines of the source, for each runtime of threads, and for none.
 WAYS = {
     "as built": "",
     "pthreads": "#undef _OPENMP\n",
@@ -92,7 +92,7 @@ def test_no_thread_stores_outside_its_tiles(compiler: Compiler) -> None:
 
 
 def test_the_requested_number_of_threads_runs(compiler: Compiler) -> None:
-    """Each share leaves its buffer in a workspace of its own; there are six tiles."""
+    """Each share has its buffer in a separate workspace; there are six tiles."""
     made = kernel(compiler)
     source, _ = operands(made)
     own = made.program.thread_workspace
@@ -133,7 +133,7 @@ def test_a_program_keeps_its_threads() -> None:
             counts.append(len(os.listdir("/proc/self/task")) - 1)
         says.send(counts)
 
-    # In a process of its own: what other tests have loaded may start and end threads meanwhile.
+    # In a separate process, as programs of other tests may start and end threads.
     process, hears = forked(count)
     assert hears.poll(60)
     assert hears.recv() == [2, 2, 2, 4]
@@ -306,7 +306,7 @@ schedule fused {{
 
 @pytest.mark.slow
 def test_threads_share_the_tiles_of_a_compose() -> None:
-    """Each has intermediates of its own, of 8×32 values; the bits are those of the serial program."""
+    """Each has separate intermediates of 8×32 values; the bits are those of the serial program."""
     serial, shared = (
         morello.compile(COMPOSE.format(serial=serial, parallel=parallel))
         for serial, parallel in ((", serial", ""), ("", " parallel"))

@@ -20,7 +20,7 @@ from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 from morello.testing.textbook import Textbook
 
-#: Targets, Specs and what their cheapest programs cost.
+#: Targets, Specs and the costs of their cheapest programs.
 PROGRAMS = [
     # The result is rounded to bf16 in the end, by a copy of all five dimensions.
     ("x86_avx2", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 67),

@@ -76,7 +76,7 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "share"),
     [
-        # A transpose of registers costs three times what copying them does.
+        # A transpose of registers costs three times as much as a copy.
         ("Move(32×32, (f32, L1, row_major), (f32, L1, col_major), serial)", 0.5),
         ("Matmul(1×6×8×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)", 0.9),
         # Memory is read in columns, or its layout is changed first.

@@ -192,7 +192,7 @@ def test_bounds_and_costs_of_nodes(name: str, seed: int, target_named: TargetNam
 
 @pytest.mark.slow
 def test_searches_in_two_threads_are_independent(avx2: Target) -> None:
-    """Nodes and tables have the same numbers in each, but stand for other Specs."""
+    """Nodes and tables have the same numbers in each, for other Specs."""
     texts = (
         "(Matmul(1×5×3×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
         "(Matmul(1×2×9×4, L1, L1, L1, serial), [8, 0, 0, 0, 0])",
@@ -270,7 +270,7 @@ def test_a_kernel_past_53_bits_is_an_error(prune: bool) -> None:
         SearchSession(target, prune=prune).synthesize(parse_spec("FillZero(1, C, serial)", target))
 
 
-# What third parties add.
+# Contributions of third parties.
 
 
 def cut(logical: LogicalSpec, dim: int, size: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ schedule {name} {{
 
 @pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 def test_parallel_programs_share_a_file(compiler: Compiler) -> None:
-    """Each has threads of its own."""
+    """Each has its own threads."""
     text = "".join(PARALLEL.format(name=name, rows=rows) for name, rows in (("first", 16), ("second", 32)))
     programs = [api.compile(goal).program for goal in api.parse(f"target x86_avx2\n{text}").values()]
     assert all(program.parallel for program in programs)

@@ -1,4 +1,4 @@
-"""Verification: right kernels pass, and every way of breaking one that we know is found."""
+"""Verification: right kernels pass, and every known way of breaking one is found."""
 
 from __future__ import annotations
 
