@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
 from morello.report.tree import RunnerUp, RunnerUps
-from morello.search.session import Alternative, SearchSession
+from morello.search.session import SearchSession
+from morello.search.solve.solver import Alternative
 
 
 def find_runner_ups(search: SearchSession, scheduled: Impl, program: Impl, count: int) -> RunnerUps:

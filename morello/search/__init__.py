@@ -7,7 +7,7 @@
     layout_bounds  lower bounds on copies that distinguish layouts, too
     solve          costs and programs: expands only nodes that the bounds leave open
 
-Each folder opens with a page that works out one example: a product of two 2×2 matrices. In each of the first three, a
-kind of step has a file of its own: kernels, loops, pipelines, moves; `step_kinds.py` lists them. The entry point is
-`session.py`.
+Each folder opens with a page that works out one example: a product of two 2×2 matrices. In each of the first three, the
+kinds of step, kernels, loops, pipelines and moves, have code of their own; `step_kinds.py` lists them. The entry point
+is `session.py`.
 """

@@ -23,6 +23,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import tried_sizes
 from morello.search.budget import DeadlineReached, MemoryLimitReached, RunningBudget, SearchBudget
 from morello.search.solve.core import Core
+from morello.search.solve.solver import RefinementDue, Solver
 
 #: A Spec with more reachable shapes gets an incumbent from restricted spaces before its tables are built: that is slow.
 MANY_SHAPES = 2_000
@@ -34,7 +35,7 @@ _LATE = 100_000
 #: The share of the budget left to the whole space, relative to 1 for each restricted one.
 _WHOLE = 0.5
 #: The optimality gap above which restricted spaces are searched although search is under way.
-WIDE = 0.05
+_WIDE = 0.05
 #: The optimality gap at which the search of a restricted space ends.
 _CLOSE = 0.01
 #: Per restricted space, the multiple of bits of its powers of two for tile sizes: 1 and 4096, then 1, 16, 256...
@@ -99,8 +100,8 @@ class Incumbents:
         #: Restricted spaces not yet searched, and the number of all.
         self._spaces: list[Target] = []
         self._count = 0
-        #: Specs solved in restricted spaces.
-        self.solved = 0
+        #: Specs solved in restricted spaces, and expansions there while a refinement was due.
+        self.solved = self.expansions = 0
 
     def get(self, spec: Spec | None) -> Incumbent | None:
         """Return the best known program of a Spec, or None."""
@@ -117,7 +118,36 @@ class Incumbents:
         best = found if found.cost < before.cost else before
         self._known[found.impl.spec] = attrs.evolve(best, low=max(before.low, found.low))
 
-    def warm_start(self, spec: Spec, core: Core, goal: int) -> None:
+    def approach(
+        self,
+        spec: Spec,
+        solver: Solver,
+        goal: int,
+        budget: RunningBudget,
+        found: Callable[[Spec], Incumbent | None] | None,
+    ) -> None:
+        """Search a node within a budget; if the proof is late, search restricted spaces for incumbents, too.
+
+        `found` returns the best program so far; if it is None, restricted spaces are not searched.
+        """
+        self._warm_start(spec, solver.core, goal)
+        if found and self._spaces:
+            before = solver.expansions
+            try:
+                solver.approach(goal, _until_late(budget))
+            except RefinementDue:
+                self.expansions += self._before_refinement(spec, solver.core, goal, budget)
+                raise
+            budget = budget.less(solver.expansions - before)
+            low, high = solver.core.costs(goal)
+            if low < high > (1 + max(budget.gap, _WIDE)) * low:
+                if known := found(spec):
+                    self.add(known)
+                budget = self.refine(spec, budget)
+                self._warm_start(spec, solver.core, goal)
+        solver.approach(goal, budget)
+
+    def _warm_start(self, spec: Spec, core: Core, goal: int) -> None:
         """Give the engine the incumbent and the bound of its goal."""
         if known := self.get(spec):
             core.assume(goal, known.low, float("inf"))
@@ -134,17 +164,7 @@ class Incumbents:
             return 0
         return _BEFORE if shapes >= _FEW_SHAPES else 1
 
-    @property
-    def has_spaces(self) -> bool:
-        """Return whether some restricted spaces are not yet searched."""
-        return bool(self._spaces)
-
-    def until_late(self, budget: RunningBudget) -> RunningBudget:
-        """Return the part of a budget to use before restricted spaces: at most half of the expansions."""
-        most = _LATE if budget.expansions is None else min(_LATE, math.ceil(budget.expansions / 2))
-        return attrs.evolve(budget, expansions=most)
-
-    def before_refinement(self, spec: Spec, core: Core, goal: int, budget: RunningBudget) -> int:
+    def _before_refinement(self, spec: Spec, core: Core, goal: int, budget: RunningBudget) -> int:
         """Give the engine an initial incumbent before the tighter bounds are built; return the expansions used.
 
         A Compose gets none: its tables of a restricted space take as long as these bounds.
@@ -152,7 +172,7 @@ class Incumbents:
         if core.costs(goal)[1] < float("inf") or isinstance(spec.logical.op, Compose):
             return 0
         left = self.refine(spec, budget, 1)
-        self.warm_start(spec, core, goal)
+        self._warm_start(spec, core, goal)
         return (budget.expansions or 0) - (left.expansions or 0)
 
     def before_search(
@@ -195,7 +215,7 @@ class Incumbents:
             try:
                 if not known:
                     # The first program may take more than the share.
-                    self._learn(session.improve(spec, attrs.evolve(self.until_late(budget), gap=float("inf"))))
+                    self._learn(session.improve(spec, attrs.evolve(_until_late(budget), gap=float("inf"))))
                 self._learn(session.improve(spec, share.less(session.expansions)))
             except DeadlineReached:
                 continue
@@ -213,6 +233,12 @@ class Incumbents:
             unproven = attrs.evolve(found, low=1)
             self.add(unproven)
             self._store(unproven)
+
+
+def _until_late(budget: RunningBudget) -> RunningBudget:
+    """Return the part of a budget to use before restricted spaces: at most half of the expansions."""
+    most = _LATE if budget.expansions is None else min(_LATE, math.ceil(budget.expansions / 2))
+    return attrs.evolve(budget, expansions=most)
 
 
 def restricted(target: Target) -> list[Target]:

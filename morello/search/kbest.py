@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from morello.codegen.forms import Forms
-from morello.ir.impl import Impl, Leaf, Node, expand
+from morello.ir.impl import Impl, Node, expand
 from morello.ir.spec import Spec
 from morello.rewrites.base import Rewrite
 from morello.search.session import SearchSession
@@ -53,14 +53,6 @@ class _Streams:
 
 
 @attrs.define
-class _Expanded:
-    """The expansion of a step: its node, and the Specs of its parts."""
-
-    node: Node
-    parts: tuple[Spec, ...]
-
-
-@attrs.define
 class _Stream:
     """The programs of a Spec in order. The heap has lower bounds of steps not yet expanded."""
 
@@ -70,7 +62,7 @@ class _Stream:
     #: Bound, kind (_MORE steps, a _STEP, a _PROGRAM), number of the step, ranks of the programs of its parts.
     heap: list[tuple[int, int, int, tuple[int, ...]]] = attrs.field(factory=lambda: [(0, _MORE, 0, ())], init=False)
     steps: list[Rewrite] = attrs.field(factory=list[Rewrite])
-    expanded: dict[int, _Expanded] = attrs.field(factory=dict[int, _Expanded])
+    expanded: dict[int, Node] = attrs.field(factory=dict[int, Node])
     printed: set[int] = attrs.field(factory=set[int])
     seen: set[tuple[int, tuple[int, ...]]] = attrs.field(factory=set[tuple[int, tuple[int, ...]]])
 
@@ -105,9 +97,7 @@ class _Stream:
         step = self.steps[number]
         node = expand(self.spec, step.expansion(self.spec.logical, search.target), search.target.grids)
         if node is not None:
-            self.expanded[number] = _Expanded(
-                node, tuple(leaf.spec for leaf in node.children if isinstance(leaf, Leaf))
-            )
+            self.expanded[number] = node
             self._push(number, (0,) * len(node.children))
 
     def _push(self, number: int, ranks: tuple[int, ...]) -> None:
@@ -117,15 +107,15 @@ class _Stream:
         self.seen.add((number, ranks))
         parts = self._parts(number, ranks)
         if parts is not None:
-            expansion = self.expanded[number].node.expansion
+            expansion = self.expanded[number].expansion
             pairs = zip(expansion.parts, parts, strict=True)
             cost = int(expansion.cost) + sum(int(part.times) * one.cost for part, one in pairs)
             heapq.heappush(self.heap, (cost, _PROGRAM, number, ranks))
 
     def _parts(self, number: int, ranks: Sequence[int]) -> list[RankedProgram] | None:
         found: list[RankedProgram] = []
-        for spec, rank in zip(self.expanded[number].parts, ranks, strict=True):
-            one = self.streams.of(spec).get(rank)
+        for leaf, rank in zip(self.expanded[number].children, ranks, strict=True):
+            one = self.streams.of(leaf.spec).get(rank)
             if one is None:
                 return None
             found.append(one)
@@ -135,7 +125,7 @@ class _Stream:
         """Append a program, unless an earlier one has its form."""
         parts, forms = self._parts(number, ranks), self.streams.forms
         assert parts is not None, "it was on the heap"
-        node = attrs.evolve(self.expanded[number].node, children=tuple(one.impl for one in parts))
+        node = attrs.evolve(self.expanded[number], children=tuple(one.impl for one in parts))
         form = forms.of(node, [one.form for one in parts]) if forms else -1
         if form < 0 or form not in self.printed:
             self.printed.add(form)

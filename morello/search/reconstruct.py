@@ -1,16 +1,51 @@
-"""Reconstruct the programs that a solver found, from the steps that its nodes store."""
+"""Reconstruct the programs that a solver found, from the steps that its nodes store, or from stored answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
 from morello.ir.impl import Impl, Node, expand
 from morello.ir.spec import Spec
-from morello.search.solution_cache import SolutionCache
+from morello.kernels.target import Target
+from morello.search.incumbents import Incumbent
 from morello.search.solve.core import RECALLED
-from morello.search.solve.solver import Solver
+from morello.search.solve.engine import Engine
+from morello.search.solve.solver import Answers, Solver
+
+
+class SolutionCache(Answers, Protocol):
+    """Stores what engines solve, and returns it to later searches."""
+
+    def attach(self, target: Target) -> bool:
+        """Return whether any answer for a target is stored. Called before an engine is made."""
+        ...
+
+    def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
+        """Store solved cells. Called every few turns, and with `final` when search ends or is interrupted."""
+        ...
+
+    def save_bounds(self, engine: Engine, solver: Solver) -> bool:
+        """Store the proven lower bounds of the goals; return whether that was due. Called every few milliseconds."""
+        ...
+
+    def program(self, spec: Spec) -> Impl | None:
+        """Return the stored optimal program of a Spec, or None."""
+        ...
+
+    def incumbent(self, spec: Spec) -> Incumbent | None:
+        """Return the best stored program of a Spec whose optimality is unproven, or None."""
+        ...
+
+    def store_incumbent(self, found: Incumbent) -> None:
+        """Store a program whose optimality is unproven."""
+        ...
+
+    def drop_incumbent(self, spec: Spec) -> None:
+        """Drop the unproven program of a Spec, which is solved now."""
+        ...
 
 
 class MissingPart(Exception):
@@ -44,11 +79,23 @@ class Reconstruction:
         known[spec] = attrs.evolve(node, children=tuple(children))
         return known[spec]
 
-    def best(self, spec: Spec, number: int, program: int, search: Callable[[Spec], Impl] | None) -> Impl:
-        """Return program number `program` of a node, for a Spec that differs from the node's at most in limits.
+    def best(
+        self, spec: Spec, known: Incumbent | None, search: Callable[[Spec], Impl] | None = None
+    ) -> Incumbent | None:
+        """Return the best program so far of a Spec with its bound, perhaps that of the incumbent `known`, or None.
 
         Parts that are neither known nor cached are found by `search`; raises MissingPart if it is None.
         """
+        (goal,) = self.solver.engine.directory.nodes_of([spec])
+        low, high = self.solver.core.costs(goal)
+        if high == float("inf"):
+            return None
+        if (program := self.solver.core.best(goal)) or not known or known.cost != high:
+            return Incumbent(self._program(spec, goal, program, search), int(high), int(low))
+        return Incumbent(known.impl, int(high), int(low))
+
+    def _program(self, spec: Spec, number: int, program: int, search: Callable[[Spec], Impl] | None) -> Impl:
+        """Return program number `program` of a node, for a Spec that differs from the node's at most in limits."""
         if not program:
             if stored := self._stored(spec):
                 return stored
@@ -58,7 +105,7 @@ class Reconstruction:
         priority, parts = self.solver.core.found(program)
         node = self._expansion(spec, number, priority)
         by_logical = {self.solver.engine.directory.logical(below): (below, found) for below, found in parts}
-        children = [self.best(leaf.spec, *by_logical[leaf.spec.logical], search) for leaf in node.children]
+        children = [self._program(leaf.spec, *by_logical[leaf.spec.logical], search) for leaf in node.children]
         return attrs.evolve(node, children=tuple(children))
 
     def _stored(self, spec: Spec) -> Impl | None:

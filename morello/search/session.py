@@ -14,7 +14,7 @@ from morello.ir.impl import CostAndPeak, Impl, cost_and_peak
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, rewrites_of
+from morello.rewrites.base import rewrites_of
 from morello.search.bounds.solve import Bounds
 from morello.search.budget import (
     DeadlineReached,
@@ -25,32 +25,20 @@ from morello.search.budget import (
     check_budget,
     uncollected,
 )
-from morello.search.incumbents import WIDE, Incumbent, Incumbents
+from morello.search.incumbents import Incumbent, Incumbents
 from morello.search.infeasible import is_infeasible, no_implementation, undecided
 from morello.search.progress import Phase, Progress
-from morello.search.reconstruct import MissingPart, Reconstruction
-from morello.search.solution_cache import SolutionCache
-from morello.search.solve.core import RECALLED
+from morello.search.reconstruct import MissingPart, Reconstruction, SolutionCache
 from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
 from morello.search.solve.generic_rewrites import Uncovered
-from morello.search.solve.solver import RefinementDue, Solver
+from morello.search.solve.solver import Alternative, RefinementDue, Solver
 from morello.search.step_kinds import is_known
-from morello.search.tables.step_tables import SearchTables
 
 #: Expansions before layout bounds are built, which take longer than many a proof without them.
 REFINE_AFTER = 16_384
 #: Expansions spent to find out whether a limit suffices, for error messages.
 _FEASIBILITY_EXPANSIONS = 30_000
-
-
-@attrs.frozen
-class Alternative:
-    """A step, and the cost of the best program that begins with it: a lower bound unless `exact`."""
-
-    step: Rewrite
-    cost: int
-    exact: bool
 
 
 class SearchSession:
@@ -97,7 +85,11 @@ class SearchSession:
     @property
     def expansions(self) -> int:
         """Specs expanded so far by the engine in use, and before it had layout bounds."""
-        return self._expansions_before + (self._solver.expansions if self._solver else 0)
+        return self._replaced_expansions + (self._solver.expansions if self._solver else 0)
+
+    @property
+    def _replaced_expansions(self) -> int:
+        return self._expansions_before + self.incumbents.expansions
 
     @property
     def generic_rewrites(self) -> tuple[str, ...]:
@@ -158,8 +150,12 @@ class SearchSession:
         """
         self._goal, self._budget = spec, budget.start()
         try:
-            if (stored := self._stored(spec)) and stored.meets(budget):
-                return stored
+            if self.cache:
+                self.cache.attach(self.target)
+                if stored := self.cache.incumbent(spec):
+                    self.incumbents.add(stored)
+                    if stored.meets(budget):
+                        return stored
             try:
                 found = self._best(spec, self._budget)
             except (MemoryLimitReached, DeadlineReached):
@@ -179,14 +175,14 @@ class SearchSession:
         """Return the best program found within a budget so far, or None. Call it for one goal only."""
         self._goal, self._budget = spec, budget
         self._search(spec, budget)
-        return self._incumbent(spec, self._ready_solver(), self.synthesize)
+        return self._best_so_far(spec)
 
     def incumbent(self, spec: Spec) -> Incumbent | None:
         """Return the best program so far, or None, without any search."""
         if self._solver is None or not fits(spec.limits, self._solver.engine.ceilings):
             return None
         try:
-            return self._incumbent(spec, self._solver)
+            return Reconstruction(self._solver, self.cache).best(spec, self.incumbents.get(spec))
         except MissingPart:
             return None
 
@@ -199,10 +195,7 @@ class SearchSession:
             return []
         solver = self._ready_solver()
         (node,) = solver.engine.directory.nodes_of([spec])
-        if solver.core.chosen(node).priority == RECALLED:
-            solver.choose_own(node)
-        ranking = solver.ranking(node, solver.core.chosen(node).priority, count)
-        return [Alternative(solver.engine.step(node, one.priority), int(one.cost), one.exact) for one in ranking]
+        return solver.ranking(node, count)
 
     def reset(self) -> None:
         """Release all that was computed."""
@@ -218,50 +211,36 @@ class SearchSession:
         spaces = self.incumbents.begin(spec.logical)
         if self._uses_restricted(budget) and self._solver is None:
             budget = self.incumbents.before_search(spec, budget, spaces, lambda: self._build_for(spec))
-        goal, low, high = self._search(spec, budget)
+        low, high = self._search(spec, budget)
         if low < high > (1 + budget.gap) * low and self._ceilings != spec.limits:
             # Bounds for these limits alone may be tighter.
             self._ceilings = spec.limits
-            goal, low, high = self._search(spec, budget)
+            low, high = self._search(spec, budget)
         if low >= high:
             return Incumbent(self.synthesize(spec), int(high), int(high))
-        if high == float("inf"):
+        found = self._best_so_far(spec)
+        if found is None:
             raise undecided(spec, granted, late=granted.late)
-        impl = self._best_program(spec, self._ready_solver(), goal, self.synthesize)
-        found = Incumbent(impl, int(cost_and_peak(impl).cost), int(low))
+        found = attrs.evolve(found, cost=int(cost_and_peak(found.impl).cost))
         early = granted.late or granted.memory_reached or found.gap <= granted.gap
         return found if early else attrs.evolve(found, expansions=granted.expansions or 0)
 
-    def _search(self, spec: Spec, budget: RunningBudget) -> tuple[int, float, float]:
-        """Search within a budget; return the goal's node, its lower bound and its incumbent's cost."""
-        before = self._expansions_before
+    def _search(self, spec: Spec, budget: RunningBudget) -> tuple[float, float]:
+        """Search within a budget; return the goal's lower bound and its incumbent's cost."""
+        before, found = self._replaced_expansions, self.incumbent if self._uses_restricted(budget) else None
 
         def work(solver: Solver, goals: list[int]) -> None:
-            self._approach(spec, solver, goals[0], budget.less(self._expansions_before - before))
+            left = budget.less(self._replaced_expansions - before)
+            self.incumbents.approach(spec, solver, goals[0], left, found)
 
         self._run([spec], work)
         solver = self._ready_solver()
         (goal,) = solver.engine.directory.nodes_of([spec])
-        return goal, *solver.core.costs(goal)
+        return solver.core.costs(goal)
 
-    def _approach(self, spec: Spec, solver: Solver, goal: int, budget: RunningBudget) -> None:
-        """Search a node within a budget; if the proof is late, get incumbents from restricted spaces."""
-        self.incumbents.warm_start(spec, solver.core, goal)
-        if self._uses_restricted(budget) and self.incumbents.has_spaces:
-            before = solver.expansions
-            try:
-                solver.approach(goal, self.incumbents.until_late(budget))
-            except RefinementDue:
-                self._expansions_before += self.incumbents.before_refinement(spec, solver.core, goal, budget)
-                raise
-            budget = budget.less(solver.expansions - before)
-            low, high = solver.core.costs(goal)
-            if low < high > (1 + max(budget.gap, WIDE)) * low:
-                if known := self.incumbent(spec):
-                    self.incumbents.add(known)
-                budget = self.incumbents.refine(spec, budget)
-                self.incumbents.warm_start(spec, solver.core, goal)
-        solver.approach(goal, budget)
+    def _best_so_far(self, spec: Spec) -> Incumbent | None:
+        """Return the best program so far, or None. Parts of it that are not known are searched for."""
+        return Reconstruction(self._ready_solver(), self.cache).best(spec, self.incumbents.get(spec), self.synthesize)
 
     def _uses_restricted(self, budget: SearchBudget) -> bool:
         """Return whether incumbents from restricted spaces may help."""
@@ -279,46 +258,17 @@ class SearchSession:
             return None
         self._ceilings = spec.limits
         budget = RunningBudget(gap=float("inf"), expansions=_FEASIBILITY_EXPANSIONS, memory=self._budget.memory)
-        goal, low, high = self._search(spec, budget)
-        if low == float("inf"):
-            return None
-        if high == float("inf"):
-            raise undecided(spec, budget, late=False)
+        low, high = self._search(spec, budget)
         if low >= high:
-            return self.solve(spec)
-        return cost_and_peak(self._best_program(spec, self._ready_solver(), goal, self.synthesize))
+            return self.solve(spec) if high < float("inf") else None
+        found = self._best_so_far(spec)
+        if found is None:
+            raise undecided(spec, budget, late=False)
+        return cost_and_peak(found.impl)
 
     def _maybe_feasible(self, spec: Spec) -> bool:
         """Return False if bounds alone prove that a Spec has no program; others of its sizes were searched before."""
         return not is_infeasible((self._solver or self._ready_solver()).engine, spec)
-
-    # Programs.
-
-    def _incumbent(self, spec: Spec, solver: Solver, search: Callable[[Spec], Impl] | None = None) -> Incumbent | None:
-        """Return the best program so far with its bound, or None. Missing parts are found by `search`."""
-        (goal,) = solver.engine.directory.nodes_of([spec])
-        low, high = solver.core.costs(goal)
-        if high == float("inf"):
-            return None
-        return Incumbent(self._best_program(spec, solver, goal, search), int(high), int(low))
-
-    def _best_program(
-        self, spec: Spec, solver: Solver, goal: int, search: Callable[[Spec], Impl] | None = None
-    ) -> Impl:
-        known, best = self.incumbents.get(spec), solver.core.best(goal)
-        if known and not best and known.cost == solver.core.costs(goal)[1]:
-            return known.impl
-        return Reconstruction(solver, self.cache).best(spec, goal, best, search)
-
-    def _stored(self, spec: Spec) -> Incumbent | None:
-        """Return the cached incumbent of a Spec, which then is an incumbent of this search, too."""
-        if self.cache is None:
-            return None
-        self.cache.attach(self.target)
-        found = self.cache.incumbent(spec)
-        if found:
-            self.incumbents.add(found)
-        return found
 
     # Engines.
 
@@ -377,22 +327,18 @@ class SearchSession:
         # Without any program, a late engine is better than none.
         deadline = self._budget.deadline if self.incumbents.get(self._goal) else float("inf")
         with budget_guard(self._budget.memory, deadline), uncollected():
-            engine = self._engine(tables)
+            engine = Engine(
+                self._seeds,
+                self.target,
+                ceilings=self._ceilings,
+                prune=self.prune,
+                recalls=self.cache is not None and self.cache.attach(self.target),
+                begin=self._report_phase,
+                bounded=self._note_bound,
+                tables=tables,
+            )
         self._solver = self._with(engine)
         return self._solver
-
-    def _engine(self, tables: SearchTables | None) -> Engine:
-        """Return an engine that covers all seeds."""
-        return Engine(
-            self._seeds,
-            self.target,
-            ceilings=self._ceilings,
-            prune=self.prune,
-            recalls=self.cache is not None and self.cache.attach(self.target),
-            begin=self._report_phase,
-            bounded=self._note_bound,
-            tables=tables,
-        )
 
     def _with(self, engine: Engine) -> Solver:
         return Solver(engine, answers=self.cache, often=self._report, save=self._save, refine_after=self._refine_after)

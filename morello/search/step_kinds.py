@@ -16,10 +16,9 @@ from morello.search.bounds.loops import LoopBounds
 from morello.search.bounds.moves import MoveBounds
 from morello.search.bounds.pipelines import PipelineBounds
 from morello.search.bounds.relaxed import StepBounds
-from morello.search.layout_bounds.grid import LayoutSteps
-from morello.search.layout_bounds.kernels import KernelLayouts
-from morello.search.layout_bounds.loops import LoopLayouts
-from morello.search.layout_bounds.moves import MoveLayouts
+from morello.search.layout_bounds.grid import GridFields
+from morello.search.layout_bounds.moves import move_fields
+from morello.search.layout_bounds.steps import kernel_fields, loop_fields
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.moves import MoveTables
@@ -29,25 +28,21 @@ from morello.search.tables.step_tables import StepTables
 
 @attrs.frozen
 class StepKind:
-    """The classes of one kind of step: its tables, its bounds by class, and its bounds by layout."""
+    """One kind of step: the classes of its tables and of its bounds by class, and its fields in bounds by layout."""
 
     tables: type[StepTables]
     bounds: type[StepBounds]
-    layouts: type[LayoutSteps]
-
-    def handles(self, rewrite: type[Rewrite]) -> bool:
-        """Return whether steps of a rewrite are of this kind."""
-        return self.tables.handles(rewrite)
+    layouts: GridFields | None = None
 
 
 KINDS = (
-    StepKind(KernelTables, KernelBounds, KernelLayouts),
-    StepKind(LoopTables, LoopBounds, LoopLayouts),
-    StepKind(PipelineTables, PipelineBounds, LayoutSteps),
-    StepKind(MoveTables, MoveBounds, MoveLayouts),
+    StepKind(KernelTables, KernelBounds, kernel_fields),
+    StepKind(LoopTables, LoopBounds, loop_fields),
+    StepKind(PipelineTables, PipelineBounds),
+    StepKind(MoveTables, MoveBounds, move_fields),
 )
 
 
 def is_known(rewrite: type[Rewrite]) -> bool:
     """Return whether search has tables for a rewrite."""
-    return any(kind.handles(rewrite) for kind in KINDS)
+    return any(kind.tables.handles(rewrite) for kind in KINDS)

@@ -12,8 +12,9 @@ from morello.report.runner_ups import ranked
 from morello.report.tree import program_tree
 from morello.rewrites.split import Split
 from morello.rewrites.to_accum import ToAccum
-from morello.search.session import Alternative, SearchSession
+from morello.search.session import SearchSession
 from morello.search.solve import solver
+from morello.search.solve.solver import Alternative
 
 #: No kernel adds up bytes, so that there are steps to choose between.
 SMALL = "spec small = Matmul(1×2×2×8, (u8, L1), (u8, L1), (u8, L1), serial)\n"

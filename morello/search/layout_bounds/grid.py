@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -121,14 +121,5 @@ class Grids:
         return possible
 
 
-class LayoutSteps:
-    """The steps of one kind on Moves. By default it has none."""
-
-    def __init__(self, grids: Grids, grid: Grid):
-        self.grids, self.grid = grids, grid
-        self.bounds, self.states, self.patterns = grids.bounds, grids.states, grids.patterns
-        self.space, self.key = grid.space, grid.space.key
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of `Grid` in C that hold these steps."""
-        return {}
+#: Returns the steps of one kind on a space of Moves, as fields of `Grid` in C.
+GridFields: TypeAlias = Callable[[Grids, Grid], dict[str, Any]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.search.arrays import Bools, Ints, distinct_numbers
 from morello.search.bounds.moves import MoveBounds, MoveClass
-from morello.search.layout_bounds.grid import AbstractionClasses, Grids, LayoutSteps
+from morello.search.layout_bounds.grid import AbstractionClasses, Grid, Grids
 from morello.search.tables.moves import MoveTables, is_moved
 from morello.search.tables.shapes import Key
 
@@ -125,12 +125,10 @@ def _kinds(known: list[Bools]) -> tuple[Ints, Ints]:
     return first, kind
 
 
-class MoveLayouts(LayoutSteps):
-    """Moves of the two operands of Moves, which are independent."""
-
-    def fields(self) -> dict[str, Any]:
-        if not is_moved(self.key.op, self.grids.bounds.target):
-            return {"moved": 0}
-        moves = [OperandMoves(self.grids, self.key, operand, sets) for operand, sets in enumerate(self.grid.sets)]
-        assert all(one.copies in self.grids.by_key for one in moves)
-        return {"moved": 2, "moves": [one.fields() for one in moves]}
+def move_fields(grids: Grids, grid: Grid) -> dict[str, Any]:
+    """Return the moves of the two operands of Moves, which are independent, as fields of `Grid` in C."""
+    if not is_moved(grid.space.key.op, grids.bounds.target):
+        return {"moved": 0}
+    moves = [OperandMoves(grids, grid.space.key, operand, sets) for operand, sets in enumerate(grid.sets)]
+    assert all(one.copies in grids.by_key for one in moves)
+    return {"moved": 2, "moves": [one.fields() for one in moves]}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
 from morello.search.budget import check_budget
-from morello.search.layout_bounds.grid import Grid, Grids, LayoutSteps
+from morello.search.layout_bounds.grid import Grid, GridFields, Grids
 from morello.search.layout_bounds.moves import OperandMoves
 from morello.search.structs import Pointer, Structs
 from morello.search.tables.moves import is_moved
@@ -45,7 +45,7 @@ class TransitionClosure:
 class LayoutBounds(Grids):
     """Bounds of copies by pattern, and the transition closures of the operands of all other spaces."""
 
-    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutSteps]]):
+    def __init__(self, bounds: Bounds, kinds: Sequence[GridFields]):
         super().__init__(bounds)
         structs = Structs()
         model = self._pack(kinds, structs)
@@ -59,7 +59,7 @@ class LayoutBounds(Grids):
                 if all(one.copies in self.by_key for one in moves):
                     self.closures[key] = [self._closure(*operand, model, structs) for operand in enumerate(moves)]
 
-    def _pack(self, kinds: Sequence[type[LayoutSteps]], structs: Structs) -> Pointer:
+    def _pack(self, kinds: Sequence[GridFields], structs: Structs) -> Pointer:
         """Return the grids, marshalled."""
         grids: list[dict[str, Any]] = []
         for key, grid in self.by_key.items():
@@ -76,7 +76,7 @@ class LayoutBounds(Grids):
                 "column": grid.columns,
             }
             for kind in kinds:
-                fields |= kind(self, grid).fields()
+                fields |= kind(self, grid)
             grids.append(structs.fields("Grid", fields))
         fields = {
             "most": max(

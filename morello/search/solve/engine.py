@@ -75,7 +75,7 @@ class Engine:
         self.refines = False
         try:
             self._begin(Phase.LAYOUTS)
-            layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
+            layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS if kind.layouts])
             abstraction = Abstraction(self.marshaller, self.bounds, layouts).fields()
         except (MemoryLimitReached, DeadlineReached):
             return None

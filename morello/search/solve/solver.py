@@ -9,8 +9,9 @@ from typing import Protocol
 import attrs
 
 from morello.errors import MorelloError
+from morello.rewrites.base import Rewrite
 from morello.search.budget import RunningBudget
-from morello.search.solve.core import Hyperedge, Suspended
+from morello.search.solve.core import RECALLED, Hyperedge, Suspended
 from morello.search.solve.engine import Engine
 
 #: Doubles hold integers exactly up to here.
@@ -40,11 +41,11 @@ class _Enough(Exception):
 
 
 @attrs.frozen
-class Ranked:
-    """A step and the cost of the best program that begins with it, a lower bound unless `exact`."""
+class Alternative:
+    """A step, and the cost of the best program that begins with it: a lower bound unless `exact`."""
 
-    priority: int
-    cost: float
+    step: Rewrite
+    cost: int
     exact: bool
 
 
@@ -52,8 +53,7 @@ class Solver:
     """Solves nodes of one engine.
 
     While goals are solved, `often` is called every few milliseconds and at the end, and `save`, which may abandon the
-    running search. RefinementDue is raised after `refine_after`
-    expansions.
+    running search. RefinementDue is raised after `refine_after` expansions.
     """
 
     def __init__(
@@ -121,12 +121,11 @@ class Solver:
         self.core.forget_program(node)
         self.choose([node])
 
-    def ranking(self, node: int, chosen: int, count: int) -> list[Ranked]:
-        """Return the chosen step of a solved node and the `count` best others, cheapest first.
-
-        Costs that are not exact are lower bounds.
-        """
-        cost, _ = self.core.costs(node)
+    def ranking(self, node: int, count: int) -> list[Alternative]:
+        """Return the chosen step of a solved node and the `count` best others, cheapest first."""
+        if self.core.chosen(node).priority == RECALLED:
+            self.choose_own(node)
+        chosen, (cost, _) = self.core.chosen(node).priority, self.core.costs(node)
         budget, turns = cost, _RANKING_TURNS
         while True:
             best = self._others(node, chosen, budget)[:count]
@@ -138,7 +137,8 @@ class Solver:
             if unsettled is None or turns <= 0:
                 break
             turns -= self._settle(unsettled, turns)
-        return [Ranked(chosen, cost, True), *(Ranked(edge.priority, edge.low, edge.low >= edge.high) for edge in best)]
+        found = [(chosen, cost, True), *((edge.priority, edge.low, edge.low >= edge.high) for edge in best)]
+        return [Alternative(self.engine.step(node, priority), int(low), exact) for priority, low, exact in found]
 
     def goal_costs(self) -> tuple[int, int | None]:
         """Return the bounds of the first goal, None for infinity."""

@@ -5,7 +5,6 @@ A structural step (`Rewrite.structural`) leads to the node's own operands, or ti
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -13,7 +12,7 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from morello.errors import Inapplicable, PluginError
+from morello.errors import PluginError
 from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
@@ -29,7 +28,6 @@ from morello.search.tables.shapes import (
     key_of,
     neutral_batch,
     searched_cases,
-    searched_parts,
 )
 from morello.search.tables.step_tables import Priority, StepTables
 from morello.search.tables.tiles import CutGroup, Kinds, Tiles
@@ -108,8 +106,10 @@ class LoopTables(StepTables):
 
     @classmethod
     def reach(cls, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
-        rewrites = [rewrite for _, rewrite in cls.rewrites(target)]
-        for part in searched_parts(rewrites, neutral_batch(space, target), target):
+        batch = neutral_batch(space, target)
+        steps = (step for _, rewrite in cls.rewrites(target) for step in rewrite.steps(batch, target))
+        cases = (case for step in steps for case in searched_cases(step, batch, target))
+        for part in (part for case in cases for part in case.expansion.parts):
             for whole in dtypes:
                 reached = key_of(part.logical), tuple(whole[arg] for arg in part.args)
                 yield reached, part.logical.shape
@@ -130,14 +130,13 @@ class LoopTables(StepTables):
     def _tabulate(self, space: Space, batch: LogicalSpec, step: Rewrite, priority: int) -> Iterator[LoopTable]:
         """Yield the step on every shape: one table per distinct sequence of children."""
         tables: dict[tuple[tuple[Key, tuple[int, ...]], ...], LoopTable] = {}
-        with contextlib.suppress(Inapplicable):
-            for case in searched_cases(step, batch, self.target):
-                cells: Ints = np.arange(space.count, dtype=np.int64) if case.cells is None else case.cells
-                kinds = tuple((key_of(part.logical), part.args) for part in case.expansion.parts)
-                alike = next((other for other in tables if other[: len(kinds)] == kinds[: len(other)]), None)
-                table = tables.pop(alike) if alike is not None else self._empty(space, step, priority)
-                kinds = max(kinds, alike or (), key=len)
-                tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
+        for case in searched_cases(step, batch, self.target):
+            cells: Ints = np.arange(space.count, dtype=np.int64) if case.cells is None else case.cells
+            kinds = tuple((key_of(part.logical), part.args) for part in case.expansion.parts)
+            alike = next((other for other in tables if other[: len(kinds)] == kinds[: len(other)]), None)
+            table = tables.pop(alike) if alike is not None else self._empty(space, step, priority)
+            kinds = max(kinds, alike or (), key=len)
+            tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
         yield from tables.values()
 
     def _empty(self, space: Space, step: Rewrite, priority: int) -> LoopTable:

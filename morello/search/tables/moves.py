@@ -20,7 +20,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, pending_dims
 from morello.rewrites.move import MoveStep, seen_in
 from morello.search.arrays import Ints
-from morello.search.tables.operand_states import StateClass, StateMap, States
+from morello.search.tables.operand_states import StateClass, States, images
 from morello.search.tables.shapes import DTypes, Key, Reached, Space, Spaces, key_of
 from morello.search.tables.step_tables import Priority, StepTables, overridden
 
@@ -54,11 +54,12 @@ class MoveTables(StepTables):
         for space in spaces.by_key.values():
             for index, operand in enumerate(space.operands if is_moved(space.key.op, target) else ()):
                 self._moved.setdefault(len(operand.dims), []).append((space, index))
+        #: The caches that moves of a class go to, each with the moves that keep the layout.
         self._steps: dict[StateClass, dict[str, list[MoveStep]]] = {}
         self._searched: dict[tuple[Key, OperandState], list[list[tuple[MoveStep, int]]]] = {}
         self._into: dict[tuple[int, MoveStep], Ints] = {}
-        self._kept: dict[MoveStep, StateMap] = {}
-        self._seen: dict[str, StateMap] = {}
+        self._kept: dict[MoveStep, dict[int, int]] = {}
+        self._seen: dict[str, dict[int, int]] = {}
         self.seen: dict[str, Ints] = {}
 
     @staticmethod
@@ -100,15 +101,15 @@ class MoveTables(StepTables):
         tables: list[MoveTable] = []
         for target, members in grouped.items():
             keeps = tuple(self._keeps_layout(step) for step, _ in members)
-            into_states = tuple(self._into_states(states, cls, step) for step, _ in members)
+            into_states = tuple(
+                images(self._kept[_general(step)], states)
+                if keep
+                else self._new_states(states, cls.rank, cls.dtype, step)
+                for (step, _), keep in zip(members, keeps, strict=True)
+            )
             priorities = np.array([priority for _, priority in members], dtype=np.int64)
             tables.append(MoveTable(target, tuple(step for step, _ in members), priorities, keeps, into_states))
         return tables
-
-    def _into_states(self, states: States, cls: StateClass, step: MoveStep) -> Ints:
-        if self._keeps_layout(step):
-            return self._kept[_general(step)].padded(states)
-        return self._new_states(states, cls.rank, cls.dtype, step)
 
     def _keeps_layout(self, step: MoveStep) -> bool:
         return step.layout is None and self.target.level(step.level).kind == "cache"
@@ -135,32 +136,21 @@ class MoveTables(StepTables):
             return
         cls = attrs.evolve(states.classes[states.class_of[number]], vector=None)
         if cls not in self._steps:
-            steps = self._all_steps(cls)
-            for step in steps:
+            every = (step for space, index in self._moved[rank] for step, _ in self._steps_of(space, index, cls))
+            caches = self._steps[cls] = {}
+            for step in dict.fromkeys(map(_general, every)):
                 self._new_states(states, rank, state.dtype, step)
-            self._steps[cls] = self._into_caches(steps)
+                if self.target.level(step.level).kind == "cache":
+                    caches.setdefault(step.level, []).extend([step] if step.layout is None else [])
         for name, keeping in self._steps[cls].items():
             view = states.number(rank, seen_in(self.target.level(name), state, self.target))
-            self._seen.setdefault(name, StateMap()).enter(number, view)
+            self._seen.setdefault(name, {})[number] = view
             for step in keeping:
                 ((kept, _),) = step.fresh("operand", TensorSpec((1,) * rank, state), self.target)
-                self._kept.setdefault(step, StateMap()).enter(number, states.number(rank, kept))
+                self._kept.setdefault(step, {})[number] = states.number(rank, kept)
 
     def finish(self, states: States) -> None:
-        self.seen = {name: views.padded(states) for name, views in self._seen.items()}
-
-    def _all_steps(self, cls: StateClass) -> list[MoveStep]:
-        """Return every move of an operand of this class, for all operations."""
-        steps = (step for space, index in self._moved[cls.rank] for step, _ in self._steps_of(space, index, cls))
-        return [*dict.fromkeys(map(_general, steps))]
-
-    def _into_caches(self, steps: Sequence[MoveStep]) -> dict[str, list[MoveStep]]:
-        """Return the caches to which steps move operands, each with the steps that keep the layout."""
-        caches: dict[str, list[MoveStep]] = {}
-        for step in steps:
-            if self.target.level(step.level).kind == "cache":
-                caches.setdefault(step.level, []).extend([step] if step.layout is None else [])
-        return caches
+        self.seen = {name: images(views, states) for name, views in self._seen.items()}
 
     def _new_states(self, states: States, rank: int, dtype: DType, step: MoveStep) -> Ints:
         """Return the numbers of the states that a move to a given layout makes, [tensors], or -1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -161,20 +161,11 @@ class States:
         self.bytes.append(self._distinct.setdefault(used.tobytes(), used))
 
 
-class StateMap:
-    """A partial map from states to states, by number."""
-
-    def __init__(self) -> None:
-        self._numbers: list[int] = []
-
-    def enter(self, state: int, into: int) -> None:
-        """Map a state to another."""
-        self._numbers += [-1] * (state + 1 - len(self._numbers))
-        self._numbers[state] = into
-
-    def padded(self, states: States) -> Ints:
-        """Return the image of every state, [states], or -1."""
-        return np.array([*self._numbers, *[-1] * (len(states) - len(self._numbers))], dtype=np.int64)
+def images(found: Mapping[int, int], states: States) -> Ints:
+    """Return the image of every state, [states], under a partial map from numbers to numbers of states, or -1."""
+    into = np.full(len(states), -1, dtype=np.int64)
+    into[[*found]] = [*found.values()]
+    return into
 
 
 def least(rows: Iterable[npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:

@@ -21,7 +21,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, select_cells, within
 from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage, lifetimes
 from morello.search.arrays import Ints
-from morello.search.tables.operand_states import StateMap, States
+from morello.search.tables.operand_states import States, images
 from morello.search.tables.shapes import (
     DTypes,
     Key,
@@ -108,7 +108,7 @@ class PipelineTables(StepTables):
         self.by_key: dict[TypedKey, list[PipelineTable]] = {
             (key, dtypes): [*self._tabulate(key, dtypes)] for key, types in spaces.dtypes.items() for dtypes in types
         }
-        self._under = {key: StateMap() for key in sorted(self._dim_maps, key=str)}
+        self._under = {key: dict[int, int]() for key in sorted(self._dim_maps, key=str)}
         self.numbers: Ints = np.zeros(0, dtype=np.int64)
         self.under: dict[tuple[int, DimMap], Ints] = {}
 
@@ -140,10 +140,10 @@ class PipelineTables(StepTables):
         for (wanted, dim_map), seen in self._under.items():
             if wanted == rank:
                 with contextlib.suppress(Inapplicable):
-                    seen.enter(number, states.number(len(dim_map), state.under(dim_map)))
+                    seen[number] = states.number(len(dim_map), state.under(dim_map))
 
     def finish(self, states: States) -> None:
-        self.under = {key: seen.padded(states) for key, seen in self._under.items()}
+        self.under = {key: images(seen, states) for key, seen in self._under.items()}
 
     def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
         packed = priority.pack()

@@ -17,13 +17,12 @@ import numpy as np
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import F32, DType
-from morello.ir.impl import Part
 from morello.ir.numbers import Num
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, RewriteCase, masked, select_cells, within
+from morello.rewrites.base import Rewrite, RewriteCase, cases_within, masked, select_cells
 from morello.search.arrays import Bools, Ints, distinct_numbers
 
 DTypes = tuple[DType, ...]
@@ -199,16 +198,7 @@ def neutral_batch(space: Space, target: Target, dtypes: Sequence[DType] | None =
 
 
 def searched_cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
-    """Yield a step's cases on the shapes of a batch on which search tries it. Raises Inapplicable."""
-    cells = masked(None, step.worth_trying(batch, target))
-    for case in step.cases(select_cells(batch, cells), target):
-        yield RewriteCase(within(cells, case.cells), case.expansion)
-
-
-def searched_parts(rewrites: Iterable[type[Rewrite]], batch: LogicalSpec, target: Target) -> Iterator[Part]:
-    """Yield the parts of all expansions of a batch by some rewrites, as far as search tries them."""
-    for rewrite in rewrites:
-        for step in rewrite.steps(batch, target):
-            with contextlib.suppress(Inapplicable):
-                for case in searched_cases(step, batch, target):
-                    yield from case.expansion.parts
+    """Yield a step's cases on the shapes of a batch on which search tries it, none if it is inapplicable."""
+    with contextlib.suppress(Inapplicable):
+        cells = masked(None, step.worth_trying(batch, target))
+        yield from cases_within(cells, step.cases(select_cells(batch, cells), target))
