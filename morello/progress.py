@@ -232,5 +232,5 @@ def kept_in(path: Path | None, interrupt: KeyboardInterrupt) -> str:
     if path is None:
         return ""
     if isinstance(interrupt.__context__, KeyboardInterrupt):
-        return f"; not all of it is kept in {path}, as saving was interrupted too"
-    return f"; what was solved is kept in {path}, and the next run goes on from there"
+        return f"; not all of it is stored in {path}, as saving was interrupted too"
+    return f"; solved Specs are stored in {path}, and the next run continues from there"

@@ -77,7 +77,7 @@ def unusable(folder: Path, reason: str) -> ToolchainError:
     """Return the error for a cache directory that cannot be used."""
     return ToolchainError(
         f"the cache directory {folder} {reason}",
-        "set the environment variable MORELLO_CACHE_DIR to a directory that is yours alone",
+        "set the environment variable MORELLO_CACHE_DIR to a directory that only you can write to",
     )
 
 

@@ -162,8 +162,8 @@ def _store_failed(folder: Path) -> str:
         for file in folder.iterdir():
             os.replace(file, kept / file.name)
     except OSError as error:
-        return f"the C could not be kept in {folder.parent}: {error.strerror or error}"
-    return f"the C is kept in {kept / units[0].name if len(units) == 1 else kept}"
+        return f"the C could not be stored in {folder.parent}: {error.strerror or error}"
+    return f"the C is stored in {kept / units[0].name if len(units) == 1 else kept}"
 
 
 def _archiver(compiler: Compiler) -> list[str]:

@@ -94,7 +94,7 @@ def find_compiler(cc: str | None = None) -> Compiler:
             return _probe(found)
         except ToolchainError as error:
             faults.append(error.message)
-    raise ToolchainError("; ".join(["no C compiler that works was found", *faults]), _NO_COMPILER_HINT)
+    raise ToolchainError("; ".join(["no working C compiler was found", *faults]), _NO_COMPILER_HINT)
 
 
 def is_auto(cc: str | None) -> bool:
@@ -165,7 +165,7 @@ def _run(command: Sequence[str], name: str) -> ProcessResult:
         return run(command, timeout)
     except TimeoutError as error:
         raise ToolchainError(
-            f"{name} was stopped after {timeout:g} s; MORELLO_CC_TIMEOUT=SECONDS gives it more", CHOOSE_HINT
+            f"{name} was stopped after {timeout:g} s; MORELLO_CC_TIMEOUT=SECONDS allows more", CHOOSE_HINT
         ) from error
     except OSError as error:
         raise ToolchainError(f"{name} cannot be started: {error.strerror or error}", CHOOSE_HINT) from error

@@ -148,7 +148,7 @@ def _equations(source: Source, operations: Operations, equations: list[EquationN
     for number, equation in enumerate(equations):
         if str(equation.name) in numbers:
             raise source.error(
-                span(equation.name), f"a second equation for {quoted(equation.name)}", "every name is made once"
+                span(equation.name), f"a second equation for {quoted(equation.name)}", "define each name once"
             )
         numbers[str(equation.name)] = number
     _check_use(source, equations)
@@ -176,7 +176,7 @@ def _check_use(source: Source, equations: list[EquationNode]) -> None:
         circle = error.args[1]
         raise source.error(
             span(by_name[circle[0]].name),
-            f"{quoted(circle[0])} is made of itself: {' → '.join(reversed(circle))}",
+            f"{quoted(circle[0])} depends on itself: {' → '.join(reversed(circle))}",
             "let one of these equations use an operand instead",
         ) from None
     for equation in equations[1:]:

@@ -168,7 +168,7 @@ def _spacing(source: Source, spacing: _Property, state: OperandState) -> int:
     if spacing.value not in SPACINGS:
         raise source.error(spacing.span, f"no s{spacing.value}", f"spacings are {_listed(SPACINGS)}")
     if state.contiguous:
-        raise source.error(spacing.span, f"s{spacing.value} of a tensor that is contiguous", "leave it out, or say cN")
+        raise source.error(spacing.span, f"s{spacing.value} of a tensor that is contiguous", "leave it out, or add cN")
     return spacing.value
 
 

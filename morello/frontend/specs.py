@@ -108,7 +108,7 @@ def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int
         if min(sizes, default=1) < 1:
             left = "×".join(map(str, sizes))
             hint = "make the output larger, or the padding smaller"
-            raise source.error(place, f"{op}: padding leaves nothing of {one.name}, which would be {left}", hint)
+            raise source.error(place, f"{op}: with this padding, {one.name} would be {left}", hint)
     return shapes
 
 
@@ -194,7 +194,7 @@ def _labelled(source: Source, call: CallNode, graph: Graph, groups: list[Operand
             if name is graph.names[-1]:
                 raise source.error(span(name), f"the output {quoted(name)} is not an operand", listing)
             hint = suggestion(name, known, listing)
-            raise source.error(span(name), f"{quoted(name)} is neither made by an equation nor an operand", hint)
+            raise source.error(span(name), f"{quoted(name)} is neither the result of an equation nor an operand", hint)
     return [labelled[name] for name in names]
 
 

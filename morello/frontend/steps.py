@@ -40,7 +40,7 @@ def _statement(source: Source, target: Target, node: StatementNode, depth: int) 
         return _subschedule(source, target, node, depth)
     if node.block is not None:
         raise source.error(
-            node.span, f"{quoted(node.word)} has no statements of its own", "write: subschedule [0] { ... }"
+            node.span, f"{quoted(node.word)} takes no block of statements", "write: subschedule [0] { ... }"
         )
     if node.word == _SYNTHESIZE:
         if node.atoms:
@@ -66,7 +66,7 @@ def _path(source: Source, node: StatementNode) -> tuple[int, ...]:
     tokens = atom.numbers if isinstance(atom, Numbers) else (atom,) if isinstance(atom, Token) else ()
     if not tokens or any(token.type != "INT" for token in tokens):
         place = span(node.atoms[0], node.atoms[-1]) if node.atoms else node.span
-        raise source.error(place, "subschedule names the child it is for", "write: subschedule [0] { ... }")
+        raise source.error(place, "subschedule needs the number of a child", "write: subschedule [0] { ... }")
     path = tuple(number_of(source, token) for token in tokens)
     for token, child in zip(tokens, path, strict=True):
         if child < 0:

@@ -45,7 +45,7 @@ TensorPlace: TypeAlias = tuple[str, Layout | str, int | None]
 
 @attrs.frozen
 class NewTensor:
-    """A new tensor that a step asks for; its state follows from where the step puts new tensors."""
+    """A new tensor of a step; its state follows from where the step puts new tensors."""
 
     name: str
     shape: tuple[Num, ...]

@@ -73,7 +73,7 @@ class Argument:
             )
         if self.writes and not shaped.flags.writeable:
             hint = "pass a copy: array.copy()" if library == "numpy" else "leave it out, or pass an array of numpy"
-            raise self._fault("an array it can write to", "a read-only array", hint)
+            raise self._fault("a writable array", "a read-only array", hint)
         return shaped
 
     def _check_dtype(self, array: np.ndarray, library: str) -> None:

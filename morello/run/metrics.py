@@ -64,7 +64,7 @@ def _counter(function: NativeFunction, metric: Metric) -> Any:
     try:
         return getattr(ffi.dlopen(str(function.library)), metric.symbol)
     except AttributeError as error:
-        what = f"the C of {function.program.name} has no function {metric.symbol}, which metric {metric.name} asks for"
+        what = f"the C of {function.program.name} has no function {metric.symbol}, which metric {metric.name} requires"
         raise EmitError(what, remedy(_plugin(function, metric))) from error
 
 

@@ -49,10 +49,10 @@ def test_the_key_of_the_cache(cache: Path) -> None:
 
 
 def test_a_compiler_that_fails(cache: Path, compiler: Compiler) -> None:
-    with pytest.raises(ToolchainError, match="the C is kept in") as caught:
+    with pytest.raises(ToolchainError, match="the C is stored in") as caught:
         build({"bad.c": "int bad(void) { return nothing; }\n"}, (), compiler)
     assert "nothing" in caught.value.message
-    kept = re.search(r"kept in (.*)$", caught.value.message, re.MULTILINE)
+    kept = re.search(r"stored in (.*)$", caught.value.message, re.MULTILINE)
     assert kept
     assert "return nothing" in Path(kept.group(1)).read_text()
     assert not list(cache.glob("building-*"))
@@ -89,7 +89,7 @@ def test_c_that_cannot_be_stored(cache: Path, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", refuse)
-    with pytest.raises(ToolchainError, match=r"nothing.*(?s:.*)could not be kept in .*: No space left"):
+    with pytest.raises(ToolchainError, match=r"nothing.*(?s:.*)could not be stored in .*: No space left"):
         build({"bad.c": "int bad(void) { return nothing; }\n"}, (), find_compiler())
 
 

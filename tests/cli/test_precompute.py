@@ -87,7 +87,7 @@ def test_interrupted_run_goes_on(fill, monkeypatch):
         patch.setattr(SearchSession, "solve_all", interrupt)
         said, store = fill(TRANSPOSE.format("1×1"), "4x4", code=130)
     done = sum(runs[:2])
-    assert f"interrupted: {done} of 9 goals are done; what was solved is kept in {store.path}" in said
+    assert f"interrupted: {done} of 9 goals are done; solved Specs are stored in {store.path}" in said
     said, _ = fill(TRANSPOSE.format("1×1"), "4x4")
     assert f"9 Specs, {done} solved before, {9 - done} now" in said
 

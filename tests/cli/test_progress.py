@@ -94,7 +94,7 @@ def test_interrupt_reports_saved_answers():
         solve()
     text = str(caught.value)
     assert text.startswith("interrupted the search for one: 1,234 Specs had been solved in ")
-    assert text.endswith("; what was solved is kept in solved.db, and the next run goes on from there")
+    assert text.endswith("; solved Specs are stored in solved.db, and the next run continues from there")
 
 
 def test_interrupt_without_a_database_promises_nothing():
@@ -111,7 +111,7 @@ def test_interrupt_while_saving_is_reported():
 
     with pytest.raises(KeyboardInterrupt) as caught:
         solve()
-    assert "not all of it is kept in solved.db" in str(caught.value)
+    assert "not all of it is stored in solved.db" in str(caught.value)
 
 
 @pytest.mark.slow
@@ -133,5 +133,5 @@ def test_ctrl_c_saves_solved_specs(write, tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.startswith("interrupted the search for large: ")
-    assert f"kept in {db}" in err
+    assert f"stored in {db}" in err
     assert "Traceback" not in err

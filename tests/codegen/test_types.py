@@ -140,7 +140,7 @@ def test_verification_tolerates_kernels_that_flush_subnormals() -> None:
 
 
 def test_programs_say_which_features_their_kernels_need() -> None:
-    """A program asks for VNNI only where it uses it, and is built with the flag for it."""
+    """A program requires VNNI only where it uses it, and is built with the flag for it."""
     text = "MatmulAccum(1×1×64×1, (u8, L1), (i8, L1), (i32, L1), serial)"
     goal = morello.goal(text, target="x86_avx512")
     plain = morello.compile(goal.select("DotProductLoopPairs")).program

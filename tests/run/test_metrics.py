@@ -69,7 +69,7 @@ def test_plugins_measure_themselves() -> None:
 
 
 def test_a_missing_function_is_named() -> None:
-    with pytest.raises(EmitError, match="the C of kernel has no function heat, which metric heat asks for"):
+    with pytest.raises(EmitError, match="the C of kernel has no function heat, which metric heat requires"):
         kernel_with(Metric(name="heat", unit="K", symbol="heat")).readings()
 
 

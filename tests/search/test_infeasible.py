@@ -116,12 +116,12 @@ def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:
         ("Pad(8, GL, GL)", "1:1: error: Pad: zeros go around the last two dimensions, .*has 1", "write 1×8"),
         (
             "Pad[padding=[1, 0, 0, 0]](1×1×2, (u8, VRF), (u8, L1))",
-            r"1:27: error: .*: padding leaves nothing of src, which would be 1×0×2",
+            r"1:27: error: .*: with this padding, src would be 1×0×2",
             "the padding smaller",
         ),
         (
             "Conv[padding=1](1×1×1×1×1×1×1, VRF, GL, GL)",
-            r"1:17: error: .*: padding leaves nothing of image, which would be 1×1×-1×-1",
+            r"1:17: error: .*: with this padding, image would be 1×1×-1×-1",
             "the padding smaller",
         ),
     ],

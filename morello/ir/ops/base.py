@@ -329,7 +329,7 @@ class ErrorAnalysis(Generic[OperationT]):
         """
         raise SpecError(
             f"{self.op} does not define how errors of its inputs propagate, so it cannot be part of a Compose",
-            "write it as a Spec of its own, or let its plugin define `propagate_error` in its `error_analysis`",
+            "write it as a separate Spec, or let its plugin define `propagate_error` in its `error_analysis`",
         )
 
 

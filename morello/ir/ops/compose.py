@@ -47,7 +47,7 @@ def _check_stage(number: int, stage: ComposeStage, ops: Sequence[Operation]) -> 
     if len(operands) < 2 or sum(one.writes for one in operands) != 1 or not operands[-1].writes:
         raise SpecError(
             f"Compose cannot contain {stage.op}: it needs an input and exactly one output",
-            "write it as a Spec of its own",
+            "write it as a separate Spec",
         )
     if number and operands[-1].reads:
         raise SpecError(
@@ -71,12 +71,12 @@ def _check_links(stages: Sequence[ComposeStage]) -> None:
             if rank != len(read.dims) and entry < 0:
                 raise SpecError(
                     f"{stage.op} reads {len(read.dims)} dimensions, but {op} before it makes {rank}",
-                    "put an operation between them that changes the number of dimensions, or write Specs of their own",
+                    "put an operation between them that changes the number of dimensions, or write separate Specs",
                 )
             if rank != len(read.dims):
                 raise SpecError(
                     f"{stage.op} reads {len(read.dims)} dimensions where {op} reads {rank}",
-                    "use tensors of their own, or write Specs of their own",
+                    "use separate tensors, or write separate Specs",
                 )
 
 

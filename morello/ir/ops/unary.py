@@ -31,7 +31,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 @attrs.frozen(cache_hash=True)
 class Unary(AnyRank):
-    """out[i...] = f(src[i...]). NaN gives NaN, unless the function says otherwise."""
+    """out[i...] = f(src[i...]). NaN propagates, unless the class states otherwise."""
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return source_and_output(rank)
