@@ -16,7 +16,7 @@ import numpy as np
 from morello.ir.limits import Limits
 from morello.search.arrays import Bools, Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit_steps
-from morello.search.tables.limits import LimitCodes
+from morello.search.tables.limits import LimitCodes, reachable_levels
 from morello.search.tables.operand_states import least
 from morello.search.tables.shapes import Key
 from morello.search.tables.step_tables import SearchTables
@@ -196,7 +196,9 @@ class Relaxed:
         Those are levels where some operand has taken memory, and steps can take more, unless the target
         excludes them (`MemoryLevel.tracked`). All memory of other levels counts as free, which only lowers the bound.
         """
-        passed = np.array([self._passed(level) for level in range(len(self.target.levels))], dtype=np.int64)
+        paths = reachable_levels(self.target) | np.eye(len(self.target.levels), dtype=np.bool_)
+        paths[[level.kind == "memory" for level in self.target.levels]] = False
+        passed = np.array([bits(np.flatnonzero(column).tolist()) for column in paths.T], dtype=np.int64)
         taken = np.bitwise_or.reduce(passed[self.level_of[bounds.classes]], axis=1)
         more = np.zeros(len(taken), dtype=np.int64)
         for steps in self.steps:
@@ -205,18 +207,3 @@ class Relaxed:
             index for index, level in enumerate(self.target.levels) if level.kind != "scalar" and level.tracked
         )
         return np.where(bounds.solvable, taken & more & worth, 0)
-
-    def _passed(self, level: int) -> int:
-        """Return the levels on any path of moves to `level`, except the slowest, a bit per level."""
-        names = [one.name for one in self.target.levels]
-        into = {level}
-        while True:
-            more = {
-                index
-                for index, one in enumerate(self.target.levels)
-                if any(names.index(name) in into and names.index(name) != index for name in one.destinations)
-            }
-            if more <= into:
-                break
-            into |= more
-        return bits(number for number in into if self.target.levels[number].kind != "memory")

@@ -187,9 +187,9 @@ class Patterns:
         """Return the rank of the tensors that have a pattern."""
         return self.states.classes[self.all[number].cls].rank
 
-    def of_tensors(self, states: Ints, rank: int) -> Ints:
-        """Return the patterns of states of tensors of one rank, [tensors]; -1 where the state is -1."""
-        numbers = np.where(self.joined[rank][: len(states)], self.join[self.of[states]], self.of[states])
+    def of_tensors(self, states: Ints, rank: int, tensors: Ints | slice = slice(None)) -> Ints:
+        """Return the patterns of states of tensors of one rank, by default all, [tensors]; -1 where the state is -1."""
+        numbers = np.where(self.joined[rank][tensors], self.join[self.of[states]], self.of[states])
         return np.where(states >= 0, numbers, -1)
 
     def made(self, states: Ints, rank: int) -> list[tuple[int, Ints]]:

@@ -139,11 +139,8 @@ class Abstraction:
             found: list[Ints] = []
             for row, tensors in zip(rows, table.tensors, strict=True):
                 states = np.where(row >= 0, numbers[row], -1)
-                own = self._patterns.of[states]
-                rank = self._patterns.rank(int(own[states >= 0][0])) if np.any(states >= 0) else 0
-                join = self._patterns.join[own]
-                apart = self._patterns.joined[rank][tensors] if rank else False
-                found.append(np.where(states >= 0, np.where(apart, join, own), -1))
+                rank = next((self._bounds.states.states[state][0] for state in states.tolist() if state >= 0), None)
+                found.append(states if rank is None else self._patterns.of_tensors(states, rank, tensors))
             distinct.setdefault(b"".join(one.tobytes() for one in found), found)
         steps = [*distinct.values()]
         fresh = [row for rows in steps for row in rows]

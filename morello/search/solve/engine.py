@@ -25,6 +25,7 @@ from morello.search.solve.marshal import Marshaller
 from morello.search.step_kinds import KINDS
 from morello.search.structs import Pointer
 from morello.search.tables.kernels import KernelTables
+from morello.search.tables.limits import reachable_levels
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, key_of
 from morello.search.tables.step_tables import Priority, SearchTables
@@ -108,18 +109,9 @@ def relaxed(
 
 def relevant_limits(tables: SearchTables, *, everything: bool) -> Bools:
     """Return the limits that moves and kernels of an operand depend on, [levels of the operand, levels]."""
-    levels = tables.target.levels
-    names = [level.name for level in levels]
-    relevant = np.full((len(levels), len(levels)), everything)
-    for index, level in enumerate(levels):
-        waiting = [level.name]
-        while waiting:
-            for name in levels[names.index(waiting.pop())].destinations:
-                if not relevant[index, names.index(name)]:
-                    relevant[index, names.index(name)] = True
-                    waiting.append(name)
+    relevant = reachable_levels(tables.target) | everything
     kernels = tables.of(KernelTables).by_key.values()
     for needs in {kernel.needs for own in kernels for kernel in own}:
         relevant[:, np.flatnonzero(needs)] = True
-    relevant[:, [names.index(name) for name in tables.of(PipelineTables).levels()]] = True
+    relevant[:, [tables.states.levels[name] for name in tables.of(PipelineTables).levels()]] = True
     return relevant

@@ -9,8 +9,7 @@ import contextlib
 from collections.abc import Iterator
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Expansion
-from morello.ir.limits import fits, lower
+from morello.ir.impl import Expansion, child_limits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
@@ -60,9 +59,8 @@ class GenericRewrites:
         """Add all such steps on a node to the search. Raises Uncovered."""
         spec = directory.spec(node)
         for priority, _, made in self.steps(spec.logical):
-            below = [lower(spec.limits, part.live, limit_codes.grids) for part in made.parts]
-            needs = limit_codes.least(made.needs)
-            if needs is None or not fits(made.needs, spec.limits) or any(left < 0 for own in below for left in own):
+            below, needs = child_limits(made, spec.limits, limit_codes.grids), limit_codes.least(made.needs)
+            if below is None or needs is None:
                 continue
             for part in made.parts:
                 if not directory.covers(part.logical):

@@ -11,7 +11,7 @@ from morello.errors import MorelloError
 from morello.ir.limits import Limits
 from morello.ir.numbers import Num
 from morello.kernels.target import Target
-from morello.search.arrays import Ints
+from morello.search.arrays import Bools, Ints
 
 
 class LimitCodes:
@@ -67,3 +67,12 @@ class LimitCodes:
         fields = zip(self.values, self.shifts, self._masks, strict=True)
         codes = [(values, words >> np.uint64(shift) & np.uint64(mask)) for values, shift, mask in fields]
         return np.stack([values[own.astype(np.int64)] for values, own in codes], axis=-1)
+
+
+def reachable_levels(target: Target) -> Bools:
+    """Return whether one or more moves lead from a level to another, [levels, levels]."""
+    names = [level.name for level in target.levels]
+    found = np.array([[name in level.destinations for name in names] for level in target.levels])
+    for _ in names:
+        found |= found @ found
+    return found
