@@ -18,7 +18,7 @@ import attrs
 
 from morello.errors import SpecError
 from morello.ir.index import IndexExpr
-from morello.ir.numbers import Mask, Num, choose
+from morello.ir.numbers import Mask, Num, NumT, choose
 
 
 @attrs.frozen(cache_hash=True)
@@ -116,28 +116,20 @@ class Layout:
             valid = valid & (left == 1)
         return valid
 
-    @overload
-    def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]: ...
-    @overload
-    def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
-    def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]:
+    def physical_shape(self, shape: Sequence[NumT]) -> tuple[NumT, ...]:
         """Return the sizes of the physical dimensions of a tensor of `shape`, slowest first."""
-        remaining: list[Num] = list(shape)
-        sizes: list[Num] = []
+        remaining: list[Any] = list(shape)
+        sizes: list[Any] = []
         for physical in reversed(self.dims):
             size = remaining[physical.dim] if physical.size is None else physical.size
             remaining[physical.dim] = remaining[physical.dim] // size
             sizes.append(size)
         return tuple(reversed(sizes))
 
-    @overload
-    def strides(self, shape: Sequence[int]) -> tuple[int, ...]: ...
-    @overload
-    def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
-    def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]:
+    def strides(self, shape: Sequence[NumT]) -> tuple[NumT, ...]:
         """Return the stride of each physical dimension of a contiguous buffer, in values."""
-        strides: list[Num] = []
-        stride: Num = 1
+        strides: list[Any] = []
+        stride: Any = 1
         for size in reversed(self.physical_shape(shape)):
             strides.append(stride)
             stride = stride * size
@@ -180,22 +172,14 @@ class Layout:
             scale[physical.dim] *= size
         return tuple(point)
 
-    @overload
     def tile_codes(
-        self, shape: Sequence[int], tile: Sequence[int], start: Sequence[int] | None = None
-    ) -> tuple[int, ...]: ...
-    @overload
-    def tile_codes(
-        self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None
-    ) -> tuple[Num, ...]: ...
-    def tile_codes(
-        self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None
-    ) -> tuple[Num, ...]:
+        self, shape: Sequence[NumT], tile: Sequence[NumT], start: Sequence[NumT] | None = None
+    ) -> tuple[NumT, ...]:
         """Return a `TileCode` for each physical dimension, for tiles of size `tile` one after another from `start`."""
-        outer: list[Num] = list(shape)
-        inner: list[Num] = list(tile)
-        first: list[Num] = list(start or [0] * len(shape))
-        codes: list[Num] = []
+        outer: list[Any] = list(shape)
+        inner: list[Any] = list(tile)
+        first: list[Any] = list(start or [0] * len(shape))
+        codes: list[Any] = []
         for physical in reversed(self.dims):
             size, part = outer[physical.dim], inner[physical.dim]
             shrunk = choose(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,9 @@ CellIndices: TypeAlias = npt.NDArray[np.intp] | None
 _FEW = 128
 
 
-@overload
-def product(numbers: Iterable[int]) -> int: ...
-@overload
-def product(numbers: Iterable[Num]) -> Num: ...
-def product(numbers: Iterable[Num]) -> Num:
+def product(numbers: Iterable[NumT]) -> NumT:
     """Return the product; 1 when there are no numbers."""
-    result: Num = 1
+    result: Any = 1
     for number in numbers:
         result = result * number
     return result

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Any
 
 import attrs
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, TileCode, name_of
-from morello.ir.numbers import Mask, Num, ceil_div, choose, product
+from morello.ir.numbers import Mask, Num, NumT, ceil_div, choose, product
 
 
 @attrs.frozen
@@ -65,38 +65,21 @@ class OperandState:
     def contiguous(self) -> bool:
         return self.layout is None or self.contig == len(self.layout.dims)
 
-    @overload
     def tile_codes(
         self,
-        shape: Sequence[int],
-        tile: Sequence[int],
+        shape: Sequence[NumT],
+        tile: Sequence[NumT],
         alignment: int,
-        start: Sequence[int] | None = None,
+        start: Sequence[NumT] | None = None,
         sliding: Sequence[bool] = (),
-    ) -> tuple[int, ...]: ...
-    @overload
-    def tile_codes(
-        self,
-        shape: Sequence[Num],
-        tile: Sequence[Num],
-        alignment: int,
-        start: Sequence[Num] | None = None,
-        sliding: Sequence[bool] = (),
-    ) -> tuple[Num, ...]: ...
-    def tile_codes(
-        self,
-        shape: Sequence[Num],
-        tile: Sequence[Num],
-        alignment: int,
-        start: Sequence[Num] | None = None,
-        sliding: Sequence[bool] = (),
-    ) -> tuple[Num, ...]:
+    ) -> tuple[NumT, ...]:
         """Return the codes that determine a tile's state: a `TileCode` for each physical dimension, then 1 if it is
         aligned, else 0, then the number of its spacing.
 
         Tiles follow each other from `start`, by default 0; along `sliding` dimensions they may start anywhere.
         """
-        return self.codes_of(self.tile_facts(shape, tile, alignment, start, sliding))
+        codes: Any = self.codes_of(self.tile_facts(shape, tile, alignment, start, sliding))
+        return codes
 
     def tile_facts(
         self,

@@ -148,11 +148,7 @@ class Operation(ABC):
         """Return, as text, the sizes of operands that neither shape nor parameters show; empty if they show all."""
         return ""
 
-    @overload
-    def volume(self, shape: Sequence[int]) -> int: ...
-    @overload
-    def volume(self, shape: Sequence[Num]) -> Num: ...
-    def volume(self, shape: Sequence[Num]) -> Num:
+    def volume(self, shape: Sequence[NumT]) -> NumT:
         """Return the number of points of the iteration space."""
         return product(shape)
 

@@ -138,7 +138,7 @@ class Abstraction:
         for rows in table.new_states:
             found: list[Ints] = []
             for row, tensors in zip(rows, table.tensors, strict=True):
-                states = np.where(row >= 0, numbers[row], -1)
+                states: Ints = np.where(row >= 0, numbers[row], -1)
                 rank = next((self._bounds.states.states[state][0] for state in states.tolist() if state >= 0), None)
                 found.append(states if rank is None else self._patterns.of_tensors(states, rank, tensors))
             distinct.setdefault(b"".join(one.tobytes() for one in found), found)

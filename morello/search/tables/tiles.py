@@ -127,7 +127,9 @@ class CutGroup:
 
     def _layout_codes(self, layout: Layout) -> list[Num]:
         """Return a layout's `tile_codes`, [cuts] each. The code of a dimension depends on its sizes alone."""
-        codes = layout.tile_codes([whole for (whole, _), _ in self._sizes], [tile for (_, tile), _ in self._sizes])
+        codes: Sequence[Num] = layout.tile_codes(
+            [whole for (whole, _), _ in self._sizes], [tile for (_, tile), _ in self._sizes]
+        )
         return [
             np.take(code, self._sizes[one.dim][1]) if isinstance(code, np.ndarray) else code
             for one, code in zip(layout.dims, codes, strict=True)
