@@ -29,10 +29,10 @@ TEXTS = [
 
 def budgets(search: SearchSession, text: str, target: Target) -> list[Incumbent | None]:
     """Growing budgets for one Spec, by one search, to the proof; None while no program is known."""
-    counts = [1, *[50] * 12]
+    counts = [1, *[120] * 5]
     tried = [
         *(SearchBudget(expansions=count) for count in counts),
-        *(SearchBudget(gap=gap) for gap in (0.5, 0.1)),
+        SearchBudget(gap=0.5),
         SearchBudget(),
     ]
     found: list[Incumbent | None] = []

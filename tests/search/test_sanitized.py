@@ -25,10 +25,10 @@ SEARCHES = [
     ("x86_avx2", "(Softmax(1×3, L1, L1), [12, 0, 128, 0, 0])"),
     ("x86_avx2", "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0])"),
     ("x86_avx2", "(Conv[padding=1](1×1×1×2×2×2×2, L1, L1, L1, serial), [12, 0, 64, 0, 0])"),
-    ("x86_avx2", "Matmul(1×16×16×16, GL, GL, GL)"),
+    ("x86_avx2", "Matmul(1×4×4×4, GL, GL, GL)"),
     ("x86_avx512", "(Maximum(1×1×7×1, (u8, L2), (u8, L2), (u32, L2)), [64, 2048, 0, 524288, 2147483648])"),
 ]
-BUDGET = 1_000
+BUDGET = 200
 FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 
 

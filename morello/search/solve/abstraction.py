@@ -139,7 +139,8 @@ class Abstraction:
             found: list[Ints] = []
             for row, tensors in zip(rows, table.tensors, strict=True):
                 states: Ints = np.where(row >= 0, numbers[row], -1)
-                rank = next((self._bounds.states.states[state][0] for state in states.tolist() if state >= 0), None)
+                own = self._patterns.of[states[states >= 0]]
+                rank = self._patterns.rank(int(own[0])) if len(own) else None
                 found.append(states if rank is None else self._patterns.of_tensors(states, rank, tensors))
             distinct.setdefault(b"".join(one.tobytes() for one in found), found)
         steps = [*distinct.values()]
