@@ -32,7 +32,7 @@ def completions(**variables: str) -> list[str]:
 
 
 def offered(shell: str, *words: str) -> list[str]:
-    """Return the completions in a shell after `words`, the last of which is incomplete."""
+    """Return the completions in a shell after `words`, whose last one is incomplete."""
     position = words[-1] if shell == "fish" else str(len(words))
     return completions(
         _MORELLO_COMPLETE=f"{shell}_complete", COMP_WORDS=" ".join(["morello", *words]), COMP_CWORD=position

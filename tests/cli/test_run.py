@@ -146,7 +146,7 @@ def test_parallel_loops_are_timed_on_the_requested_threads(cli, write, runnable)
 
 
 def test_operations_that_numpy_lacks_are_not_compared(cli, write, tmp_path):
-    """No call of numpy saturates, so there is no ratio."""
+    """numpy has no saturating call, so no ratio is shown."""
     path = write("spec s = Matmul[saturating](1×2×4×2, (u8, L1), (i8, L1), (i16, L1), serial)", target="x86_avx2")
     options = (path, "--min-time", "0", "--db", str(tmp_path / "specs.db"))
     (one,) = json.loads(cli("bench", *options, "--json").stdout)
