@@ -44,7 +44,7 @@ ROUNDS, LEAST_SECONDS = 9, 0.05
 
 def number_costs(target: Target, shape: str, kernel_name: str) -> tuple[float, float, int]:
     """Return the tenths of a cycle of a vector of numbers and of a call, and the values of a vector."""
-    clock = installed().clock(target.name)
+    clock = installed().contributions(target.name).clock
     assert clock is not None
     found: list[float] = []
     for length in LENGTHS:

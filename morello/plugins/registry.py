@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib.metadata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,6 @@ from morello.kernels.target import BASE, Target
 from morello.plugins import plugin as hooks
 from morello.plugins import rules
 from morello.plugins.discovery import Disabled, PluginInfo, calls, items, load, manager_of, missing_requirements
-from morello.plugins.measure import Clock, Measurement
 from morello.plugins.plugin import PROJECT, TargetPlugin, assemble
 from morello.plugins.profile import Profile, applied, parsed, read_profile
 from morello.plugins.profile_choice import ProfileChoice, ProfileLike, choose, named
@@ -157,7 +156,7 @@ class Registry:
         """Return the profiles that plugins have for a target, by name. Raises MorelloError for a faulty one."""
         if name not in self._profiles:
             base, by_name = self._base(name), dict[str, Profile]()
-            for item in self._assembled[name][1].profiles:
+            for item in self.contributions(name).profiles:
                 profile = item if isinstance(item, Profile) else read_profile(item)
                 if profile.name in by_name:
                     rule = f"target {name} has another profile {profile.name}"
@@ -167,15 +166,10 @@ class Registry:
             self._profiles[name] = MappingProxyType(by_name)
         return self._profiles[name]
 
-    def clock(self, name: str) -> Clock | None:
-        """Return the clock of a target, which relates costs to time; None if no plugin has one."""
+    def contributions(self, name: str) -> TargetPlugin:
+        """Return the contributions of all plugins to a target, merged: also its clock, and how tables are measured."""
         self._base(name)
-        return self._assembled[name][1].clock
-
-    def measurements(self, name: str) -> Sequence[Measurement]:
-        """Return the measurements of the tables of a target."""
-        self._base(name)
-        return self._assembled[name][1].measurements
+        return self._assembled[name][1]
 
     def recorded_program(self, goal: Any, db: Any, compiler: str | None) -> Any:
         """Return a Goal with the program that was measured fastest on such a machine, or None."""

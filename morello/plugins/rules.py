@@ -51,7 +51,7 @@ def weights(weights: object, target: Target) -> str | None:
     """Return the rule that weights break."""
     if not isinstance(weights, Weights):
         return f"weights are a morello.plugins.Weights, not {weights!r}"
-    if not _integers(weights.threads, weights.sync):
+    if not all(map(is_integer, (weights.threads, weights.sync))):
         return "threads and sync are integers"
     if weights.threads < 1 or weights.sync < 0:
         return "threads are at least 1 and sync is not negative"
@@ -139,9 +139,10 @@ def level(level: object, target: Target) -> str | None:
     """Return the rule that a memory level breaks."""
     if not isinstance(level, MemoryLevel):
         return "levels are morello.plugins.MemoryLevel"
-    if not _integers(level.capacity, level.unit, level.hit_cost, level.miss_cost, level.alignment, *level.vectors):
+    numbers = level.capacity, level.unit, level.hit_cost, level.miss_cost, level.alignment, *level.vectors
+    if not all(map(is_integer, numbers)):
         return "capacity, unit, hit and miss cost and alignment are integers, and so are vector sizes"
-    if level.divisions is not None and not _integers(level.divisions):
+    if level.divisions is not None and not is_integer(level.divisions):
         return "its divisions are an integer, or None for those of its kind"
     names = Counter(getattr(other, "name", "") for other in target.levels)
     if not level.name.isidentifier() or names[level.name] > 1:
@@ -246,7 +247,3 @@ def _is_size(size: object) -> bool:
 def is_integer(value: object) -> bool:
     """Return True for an integer other than a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _integers(*values: object) -> bool:
-    return all(isinstance(value, int) for value in values)

@@ -281,7 +281,7 @@ def test_twice_the_work_takes_twice_the_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in installed().names if installed().clock(name)])
+@pytest.mark.parametrize("name", [name for name in installed().names if installed().contributions(name).clock])
 def test_the_machine_at_hand_is_measured(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the numbers, they make a profile that the target takes.
 
@@ -290,10 +290,11 @@ def test_the_machine_at_hand_is_measured(name: str, tmp_path: Path, monkeypatch:
     """
     if missing := missing_features(installed().target(name).info.cpu_features):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
-    every = installed().measurements(name)
+    every = installed().contributions(name).measurements
     tiles = [one for one in every if one.keys] if name == "x86_avx2" else []
     some = [*(one for one in every if not one.keys), *tiles[:1]]
-    monkeypatch.setattr(Registry, "measurements", lambda self, target: some)
+    merged = attrs.evolve(installed().contributions(name), measurements=some)
+    monkeypatch.setattr(Registry, "contributions", lambda self, target: merged)
     monkeypatch.setattr("morello.calibration.meter._QUICK_ROUNDS", 2)
     monkeypatch.setattr("morello.calibration.machine._QUICKEST", 1)
     path = tmp_path / f"{name}.toml"

@@ -79,7 +79,7 @@ def command(
     calibration = calibrate(
         target,
         clock,
-        registry.measurements(chosen),
+        registry.contributions(chosen).measurements,
         compilers,
         name=_named(output),
         quick=quick,
@@ -102,7 +102,7 @@ def _only(registry: Registry) -> str:
     able = [
         name
         for name in registry.names
-        if registry.clock(name) and not missing_features(registry.target(name).info.cpu_features)
+        if registry.contributions(name).clock and not missing_features(registry.target(name).info.cpu_features)
     ]
     if len(able) != 1:
         names = ", ".join(able) or "none"
@@ -111,7 +111,7 @@ def _only(registry: Registry) -> str:
 
 
 def _clock(registry: Registry, target: str) -> Clock:
-    clock = registry.clock(target)
+    clock = registry.contributions(target).clock
     if clock is None:
         raise MorelloError(
             f"the cost unit of target {target} has no known duration",

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def clock() -> Clock:
-    known = installed().clock("x86_avx2")
+    known = installed().contributions("x86_avx2").clock
     assert known is not None
     return known
 

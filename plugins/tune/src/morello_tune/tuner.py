@@ -190,7 +190,7 @@ class Tuner:
             budget=attrs.evolve(options.completing, memory=options.budget.memory if options.budget else None),
             seed=options.seed,
             threads=options.threads,
-            clock=installed().clock(target.name),
+            clock=installed().contributions(target.name).clock,
             deadline=ends,
         )
         if next(leaves(goal.impl), None) is not None:

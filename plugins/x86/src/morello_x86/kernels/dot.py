@@ -14,9 +14,8 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
 from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, PREFIX
 from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
-from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values
+from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values, in_columns
 from morello_x86.kernels.matmul import FACTORS
-from morello_x86.kernels.row_times_columns import in_columns
 
 
 def f32_step(site: KernelSite, size: int, total: str, values: Values) -> str:

@@ -8,8 +8,7 @@ from functools import partial
 import attrs
 from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.dot import SUMMING, f32_step, row_times_column
-from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values
-from morello_x86.kernels.row_times_columns import in_columns
+from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values, in_columns
 
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
