@@ -97,7 +97,7 @@ def goals(registry: Registry) -> Mapping[str, Goal]:
     [
         ("plain", PLAIN, {(3136, A_BYTES), (12544, ALL_B_BYTES)}),
         ("resident", RESIDENT, {(3136, A_BYTES), (16, B_BYTES)}),
-        ("searched", RESIDENT, {(3136, A_BYTES), (16, B_BYTES)}),
+        pytest.param("searched", RESIDENT, {(3136, A_BYTES), (16, B_BYTES)}, marks=pytest.mark.slow),
     ],
 )
 def test_products_as_schedules_and_by_search(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pluggy
+import pytest
 from morello_tune import TuningCandidate, TuningTask
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState
 from morello_tune.evaluate import Evaluator
@@ -47,6 +48,7 @@ def test_items_lead_to_the_best_program(registry: Registry, tuning_plugins: plug
     assert counts == [21_224_448, 8_195_328, _work(best)]
 
 
+@pytest.mark.slow
 def test_tuning_goes_by_the_metric(registry: Registry, tuning_plugins: pluggy.PluginManager) -> None:
     text = SPECS.read_text(encoding="utf-8").replace("12544", "64")
     plain, best = (api.parse(text, registry=registry)[name] for name in ("plain", "resident"))
