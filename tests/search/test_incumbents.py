@@ -39,6 +39,7 @@ def searches(avx2: Target) -> dict[str, SearchSession]:
     return {text: SearchSession(avx2) for text in TEXTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 def test_programs_of_restricted_spaces_cost_no_less_than_the_optimum(
     text: str, avx2: Target, searches: dict[str, SearchSession]
@@ -54,6 +55,7 @@ def test_programs_of_restricted_spaces_cost_no_less_than_the_optimum(
         assert cost_and_peak(again) == cost_and_peak(impl)
 
 
+@pytest.mark.slow
 def test_a_graph_of_many_stages_starts_with_an_incumbent(
     avx2: Target, monkeypatch: pytest.MonkeyPatch, smaller_spaces: Callable[[SearchSession], list[Target]]
 ) -> None:
@@ -78,6 +80,7 @@ def test_restricted_spaces_keep_strips_that_kernels_need(avx2: Target) -> None:
     assert not any(one.has_strips for one in small.layouts(F32, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("many", "late"), [(0, 10**6), (10**6, 0)])
 @pytest.mark.parametrize("text", TEXTS)
 def test_incumbents_of_restricted_spaces_change_no_proof(
@@ -100,6 +103,7 @@ def test_incumbents_of_restricted_spaces_change_no_proof(
     assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "spaces"),
     [

@@ -79,6 +79,7 @@ TOO_LITTLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "why"), TOO_LITTLE)
 def test_too_little_memory_is_an_error_within_a_budget(text: str, why: str, avx2: Target) -> None:
     with pytest.raises(NoImplementation) as caught:
@@ -86,6 +87,7 @@ def test_too_little_memory_is_an_error_within_a_budget(text: str, why: str, avx2
     assert why in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [False, True])
 def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
     """Also after a search with more memory, which has bounds for that."""
@@ -98,6 +100,7 @@ def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
     assert fits(cost_and_peak(found.impl).peak, little.limits)
 
 
+@pytest.mark.slow
 def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:
     logical = parse_spec("Matmul(1×1×2×3, GL, GL, GL, serial)", avx2).logical
     engine, textbook = Engine([logical], avx2), Textbook(avx2)

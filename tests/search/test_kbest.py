@@ -63,6 +63,7 @@ def test_a_spec_without_programs_has_no_k_best(target_named: Callable[[str], Tar
     assert not [*cheapest(SearchSession(target), spec)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -73,6 +73,7 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
         assert low <= known.high[node], str(logical)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "share"),
     [
@@ -160,6 +161,7 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
     assert [one.phase for one in events].count(Phase.LAYOUTS) == 1 + len(spaces)
 
 
+@pytest.mark.slow
 def test_progress_has_bounds_while_layout_bounds_are_made(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
@@ -174,6 +176,7 @@ def test_progress_has_bounds_while_layout_bounds_are_made(avx2: Target, monkeypa
     assert there.low <= after.low <= after.high <= before.high
 
 
+@pytest.mark.slow
 def test_bounds_survive_an_interrupt_while_layout_bounds_are_made(
     avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

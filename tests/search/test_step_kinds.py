@@ -144,6 +144,7 @@ def test_derived_rewrites_that_differ_are_right(
     assert cost > plain
 
 
+@pytest.mark.slow
 def test_layouts_that_only_some_operations_offer_are_searched() -> None:
     """Search equals the recursion if a layout is offered for operands of products only, not for Moves."""
 
