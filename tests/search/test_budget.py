@@ -44,7 +44,9 @@ def budgets(search: SearchSession, text: str, target: Target) -> list[Incumbent 
     return found
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "text", [TEXTS[2], *(pytest.param(text, marks=pytest.mark.slow) for text in TEXTS if text != TEXTS[2])]
+)
 def test_larger_budgets_give_better_programs_and_bounds(
     text: str, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +67,7 @@ def test_larger_budgets_give_better_programs_and_bounds(
     assert (found[-1].impl, found[-1].gap) == (expected.impl, 0)
 
 
+@pytest.mark.slow
 def test_concurrent_searches_equal_separate_ones(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     texts = TEXTS[1:3]
