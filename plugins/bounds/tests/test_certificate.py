@@ -54,7 +54,7 @@ def test_close_to_the_optimum_without_search(avx2: Target, text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(2))
 def test_no_program_of_a_drawn_spec_costs_less(name: str, number: int) -> None:
     target = installed().target(name, "base")
     assert examine(drawn_spec(target, 7, number), target, seconds=1).holds
@@ -135,14 +135,12 @@ def test_it_is_verified(product: Certificate) -> None:
     "tampered",
     [
         lambda made: attrs.evolve(made, work=tuple(price * 2 for price in made.work)),
-        lambda made: attrs.evolve(made, points=tuple(count + 1 for count in made.points)),
-        lambda made: attrs.evolve(made, threads=2),
         lambda made: attrs.evolve(made, work=()),
         lambda made: attrs.evolve(made, cuts=made.cuts[1:]),
+        lambda made: attrs.evolve(made, touch=tuple(price + Fraction(1, 1 << 25) for price in made.touch)),
         lambda made: attrs.evolve(made, touch=tuple(Fraction(2) for _ in made.touch)),
         lambda made: attrs.evolve(made, again=tuple(Fraction(-1) for _ in made.again)),
-        lambda made: attrs.evolve(made, cuts=tuple(attrs.evolve(cut, touched=cut.touched + 1) for cut in made.cuts)),
-        lambda made: attrs.evolve(made, cuts=tuple(attrs.evolve(cut, rate=cut.rate + 1) for cut in made.cuts)),
+        lambda made: attrs.evolve(made, cuts=tuple(attrs.evolve(cut, made=cut.made - 1) for cut in made.cuts)),
         lambda made: attrs.evolve(made, spec=attrs.evolve(made.spec, limits=tuple(x // 2 for x in made.spec.limits))),
     ],
 )

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, inf
 
 import attrs
@@ -32,7 +33,7 @@ from morello.rewrites.convert import Convert
 from morello_bounds.calls import CallTable, Ints, RequiredWork, work_of
 from morello_bounds.nest import Nest, is_single, nest_of
 from morello_bounds.programs import minimum
-from morello_bounds.traffic import Segments, Traffic, check, traffic
+from morello_bounds.traffic import Traffic, check, traffic
 
 #: Prices are multiples of 1/_UNIT.
 _UNIT = 1 << 24
@@ -43,16 +44,29 @@ _MOST_ROUNDS = 60
 
 @attrs.frozen
 class Cut:
-    """The boundary before `level`, with the bytes `touched` on its slow side.
-
-    Points computed on the fast side move `rate` bytes each across it, minus `spared` in all.
-    """
+    """The boundary before `level`; `made` bytes of values appear on its fast side without a move."""
 
     level: int
     traffic: Traffic
-    touched: int
-    rate: Fraction
-    spared: Fraction
+    made: int
+
+    @property
+    def touched(self) -> int:
+        """Return the bytes touched on the slow side."""
+        nest, resident = self.traffic.nest, self.traffic.resident
+        return sum(nest.touched(one) * one.bytes for number, one in enumerate(nest.arrays) if number not in resident)
+
+    @cached_property
+    def rate(self) -> Fraction:
+        """Return the bytes that each point computed on the fast side moves across, but for those `spared`."""
+        proof = self.traffic.segments
+        return proof.loaded * proof.share / (proof.nest.points - proof.nest.lost) if proof else Fraction(0)
+
+    @property
+    def spared(self) -> Fraction:
+        """Return the bytes spared by the last segment, padding and converted values."""
+        proof = self.traffic.segments
+        return proof.loaded + self.rate * proof.nest.lost + self.made if proof else Fraction(0)
 
     def between(self, target: Target) -> str:
         """Return the names of the levels on either side: `GL ⇄ L2`."""
@@ -65,31 +79,49 @@ class Certificate:
 
     spec: Spec
     target: Target = attrs.field(repr=False, eq=False)
-    threads: int
     cuts: tuple[Cut, ...]
-    #: The points of each family of operations, and the price of one.
-    points: tuple[int, ...]
-    families: tuple[tuple[str, ...], ...]
+    #: The prices of a point of each family of operations.
     work: tuple[Fraction, ...]
     #: The prices of a byte at each cut.
     touch: tuple[Fraction, ...]
     again: tuple[Fraction, ...]
 
     @property
+    def required(self) -> RequiredWork:
+        return work_of(self.spec, self.target)
+
+    @property
+    def threads(self) -> int:
+        """Return the number of threads that may share the work."""
+        return 1 if self.spec.logical.serial else max(1, self.target.weights.threads)
+
+    @property
     def cost(self) -> int:
         """Return the lower bound on cost; at least 1, as every program has a kernel."""
-        shared = _dot(self.points, self.work) + _dot([cut.touched for cut in self.cuts], self.touch)
-        return max(1, ceil(shared / self.threads - _dot([cut.spared for cut in self.cuts], self.again)))
+        prices = zip(self._worth, (*self.work, *self.touch, *self.again), strict=True)
+        return max(1, ceil(sum((worth * price for worth, price in prices), Fraction(0))))
 
+    @property
+    def _worth(self) -> list[Fraction]:
+        """Return the cost that a unit of each price adds to the bound."""
+        shared = [*self.required.points, *(cut.touched for cut in self.cuts)]
+        return [*(Fraction(one, self.threads) for one in shared), *(-cut.spared for cut in self.cuts)]
 
-def _dot(one: Sequence[Fraction | int], other: Sequence[Fraction]) -> Fraction:
-    return sum((a * b for a, b in zip(one, other, strict=True)), Fraction(0))
+    def priced(self) -> Certificate:
+        """Return the certificate with the best prices found. Those of bytes are rounded down until feasible."""
+        prices = _best_prices(self, [float(one) for one in self._worth])
+        families, count = len(self.required.points), len(self.cuts)
+        for cautious in (1e-9, 1e-6, 1e-3, 1.0):
+            inside = [Fraction(int(value * (1 - cautious) * _UNIT), _UNIT) for value in prices[families:]]
+            made = attrs.evolve(self, touch=tuple(inside[:count]), again=tuple(inside[count:]))
+            if _too_cheap(made) is None:
+                return attrs.evolve(made, work=_prices_of_work(made, prices[:families]))
+        raise MorelloError("no feasible prices of bytes", "this is a bug: please report it")
 
 
 def certificate(spec: Spec, target: Target) -> Certificate:
     """Return the best certificate found for a Spec. Raises MorelloError for targets with rewrites of their own."""
-    work, cuts = work_of(spec, target), cuts_of(spec, target)
-    return _with_prices(spec, target, work, cuts, _best_prices(spec, work, cuts, target))
+    return Certificate(spec, target, cuts_of(spec, target), (), (), ()).priced()
 
 
 def memory_inside(spec: Spec, target: Target, level: int) -> int:
@@ -142,26 +174,10 @@ def _casts(dtype: DType, target: Target) -> set[DType]:
 
 def cut_of(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
     """Return the cut before a level with the proven traffic."""
-    outside = [array for number, array in enumerate(found.nest.arrays) if number not in found.resident]
-    touched = sum(found.nest.touched(array) * array.bytes for array in outside)
-    rate, spared = _rate(found.segments, _made_inside(spec, found.nest, target))
-    return Cut(level, found, touched, rate, spared)
-
-
-def _made_inside(spec: Spec, nest: Nest, target: Target) -> int:
-    """Return the bytes of values that appear on the fast side without a move: converted results."""
-    if Convert not in target.rewrites or next(iter(Convert.steps(spec.logical, target)), None) is None:
-        return 0
-    return sum(nest.touched(one) * one.bytes for one in nest.arrays if one.writes)
-
-
-def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
-    """Return the bytes loaded per point, and those spared: by the last segment, padding and converted values."""
-    if proof is None:
-        return Fraction(0), Fraction(0)
-    valid = proof.nest.points - proof.nest.lost
-    rate = Fraction(proof.loaded) * proof.share / valid
-    return rate, proof.loaded + rate * proof.nest.lost + made
+    # Converted results appear without a move.
+    converts = Convert in target.rewrites and next(iter(Convert.steps(spec.logical, target)), None) is not None
+    nest = found.nest
+    return Cut(level, found, sum(nest.touched(one) * one.bytes for one in nest.arrays if one.writes) if converts else 0)
 
 
 @attrs.frozen
@@ -193,32 +209,24 @@ def cost_per_byte(target: Target, level: int) -> Fraction:
     return Fraction(0) if one.is_register else Fraction(one.hit_cost, one.unit)
 
 
-def _best_prices(spec: Spec, work: RequiredWork, cuts: Sequence[Cut], target: Target) -> list[float]:
+def _best_prices(made: Certificate, worth: list[float]) -> list[float]:
     """Return prices of points, then of bytes at cuts, of about the largest worth. Violated calls join the program."""
-    families, count, threads = len(work.points), len(cuts), threads_of(spec, target)
-    worth = [
-        *(points / threads for points in work.points),
-        *(cut.touched / threads for cut in cuts),
-        *(-float(cut.spared) for cut in cuts),
-    ]
     if not any(worth):
         return [0.0] * len(worth)
-    rows: list[list[float]] = []
-    right: list[float] = []
-    for move in crossings(target, [cut.level for cut in cuts]):
-        at_cut = [float(at in move.cuts) for at in range(count)]
-        rows.append([*[0.0] * families, *at_cut, *at_cut])
-        right.append(float(move.cost))
+    target, cuts, work = made.target, made.cuts, made.required
+    families, moves = len(work.points), crossings(target, [cut.level for cut in cuts])
+    at_cut = [[float(at in move.cuts) for at in range(len(cuts))] for move in moves]
+    rows = [[*[0.0] * families, *one, *one] for one in at_cut]
+    right = [float(move.cost) for move in moves]
     # Prices that no move across a cut or no call limits: then no program exists.
     price_limit = float(sum(cost_per_byte(target, level) for level in range(len(target.levels))))
     called = {family for call in work.calls for family in call.work}
-    limits = [0.0 if family not in called else inf for family in range(families)] + [price_limit] * count
+    limits = [0.0 if family not in called else inf for family in range(families)] + [price_limit] * len(cuts)
     # Without a proof of more than compulsory bytes, none is moved again.
     limits += [price_limit if cut.rate else 0.0 for cut in cuts]
-    for place, limit in enumerate(limits):
-        if limit < inf:
-            rows.append([float(at == place) for at in range(len(worth))])
-            right.append(limit)
+    limited = np.isfinite(limits)
+    rows += np.eye(len(worth))[limited].tolist()
+    right += np.array(limits)[limited].tolist()
     calls = [(call, _columns(call, cuts, families)) for call in work.calls]
     worst = [int(np.argmin(call.cost / np.maximum(1, matrix[:families].sum(axis=0)))) for call, matrix in calls]
     new = [*zip(calls, worst, strict=True)]
@@ -232,11 +240,6 @@ def _best_prices(spec: Spec, work: RequiredWork, cuts: Sequence[Cut], target: Ta
         if not new:
             break
     return values
-
-
-def threads_of(spec: Spec, target: Target) -> int:
-    """Return the number of threads that may share the work of a Spec."""
-    return 1 if spec.logical.serial else max(1, target.weights.threads)
 
 
 def _columns(call: CallTable, cuts: Sequence[Cut], families: int) -> np.ndarray:
@@ -258,31 +261,15 @@ def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Seque
     matrix = np.array(rows) / size[:, None]
     scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
     costs, limits = -np.array(worth) / scale / max(map(abs, worth)), -np.array(right) / size
-    found = minimum(costs.tolist(), (-matrix / scale).tolist(), limits.tolist())
-    return np.maximum(0.0, np.array(found) / scale).tolist()
+    return np.maximum(0.0, minimum(costs, -matrix / scale, limits) / scale).tolist()
 
 
-def _with_prices(
-    spec: Spec, target: Target, work: RequiredWork, cuts: tuple[Cut, ...], prices: Sequence[float]
-) -> Certificate:
-    """Return the certificate with exact prices: those of bytes rounded down until feasible, then those of points."""
-    families = len(work.points)
-    threads = threads_of(spec, target)
-    for cautious in (1e-9, 1e-6, 1e-3, 1.0):
-        inside = [Fraction(int(value * (1 - cautious) * _UNIT), _UNIT) for value in prices[families:]]
-        touch, again = tuple(inside[: len(cuts)]), tuple(inside[len(cuts) :])
-        made = Certificate(spec, target, threads, cuts, work.points, work.families, (), touch, again)
-        if _fits(made, work, target) is None:
-            return attrs.evolve(made, work=_prices_of_work(made, work, prices[:families]))
-    raise MorelloError("no feasible prices of bytes", "this is a bug: please report it")
-
-
-def _fits(made: Certificate, work: RequiredWork, target: Target) -> str | None:
+def _too_cheap(made: Certificate) -> str | None:
     """Return in words a move or call that costs less than its worth at the prices of bytes; None if feasible."""
-    for move in crossings(target, [cut.level for cut in made.cuts]):
+    for move in crossings(made.target, [cut.level for cut in made.cuts]):
         if sum((made.touch[at] + made.again[at] for at in move.cuts), Fraction(0)) > move.cost:
             return f"moves across {len(move.cuts)} cuts cost {float(move.cost):g} a byte"
-    for call in work.calls:
+    for call in made.required.calls:
         if (_left(call, made) < 0).any():
             return f"a call for {call.op} costs less than the bytes it moves are worth"
     return None
@@ -309,13 +296,13 @@ def _worth(call: CallTable, prices: Sequence[Fraction | int]) -> Ints:
     return sum((points.astype(object) * prices[family] for family, points in call.work.items()), 0 * call.cost)
 
 
-def _prices_of_work(made: Certificate, work: RequiredWork, wanted: Sequence[float]) -> tuple[Fraction, ...]:
+def _prices_of_work(made: Certificate, wanted: Sequence[float]) -> tuple[Fraction, ...]:
     """Return feasible prices of points: the wanted ones, all scaled down if necessary."""
     units = [int(value * _UNIT) for value in wanted]
     share = min(
         (
             Fraction(int(free), int(price))
-            for call in work.calls
+            for call in made.required.calls
             if call.work
             for free, price in zip(_left(call, made), _worth(call, units), strict=True)
             if free < price
@@ -328,9 +315,6 @@ def _prices_of_work(made: Certificate, work: RequiredWork, wanted: Sequence[floa
 def verify(made: Certificate) -> None:
     """Verify a certificate in exact arithmetic. Raises MorelloError that names the first fault."""
     spec, target = made.spec, made.target
-    work = work_of(spec, target)
-    if (made.points, made.families, made.threads) != (work.points, work.families, threads_of(spec, target)):
-        raise _refused("programs compute other points")
     bare = sides(spec, target)
     if [*bare] != [cut.level for cut in made.cuts]:
         raise _refused("there must be one cut between each two levels")
@@ -342,16 +326,18 @@ def verify(made: Certificate) -> None:
         check(cut.traffic)
         if cut_of(cut.level, cut.traffic, spec, target) != cut:
             raise _refused("a cut does not follow from its bound")
-    if len(made.work) != len(made.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
+    if len(made.work) != len(made.required.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
         raise _refused("the number of prices is wrong")
     if min([*made.work, *made.touch, *made.again, Fraction(0)]) < 0:
         raise _refused("a price is negative")
+    if any((price * _UNIT).denominator > 1 for price in (*made.touch, *made.again)):
+        raise _refused(f"a price of bytes is not a multiple of 1/{_UNIT}")
     if any(price and not cut.rate for price, cut in zip(made.again, made.cuts, strict=True)):
         raise _refused("a price is for bytes that need not be moved again")
-    if wrong := _fits(made, work, target):
+    if wrong := _too_cheap(made):
         raise _refused(wrong)
     units = [price * _UNIT for price in made.work]
-    for call in work.calls:
+    for call in made.required.calls:
         if call.work and (_left(call, made) < _worth(call, units)).any():
             raise _refused(f"a call for {call.op} costs less than its points and bytes are worth")
 

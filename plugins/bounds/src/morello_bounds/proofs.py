@@ -11,7 +11,7 @@ import attrs
 from morello.errors import MorelloError
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello_bounds.certificate import Certificate, Cut, cut_of, sides, threads_of, verify
+from morello_bounds.certificate import Certificate, Cut, cut_of, sides, verify
 from morello_bounds.hbl import Exponents
 from morello_bounds.nest import Nest
 from morello_bounds.randomized import random_products
@@ -31,10 +31,11 @@ def segments_as_json(proof: Segments) -> dict[str, Any]:
 
 def prices_as_json(certified: Certificate, target: Target) -> dict[str, Any]:
     """Return the prices of a certificate as JSON."""
+    required = certified.required
     return {
         "points": [
             {"operations": family, "points": count, "price": str(price)}
-            for count, family, price in zip(certified.points, certified.families, certified.work, strict=True)
+            for count, family, price in zip(required.points, required.families, certified.work, strict=True)
         ],
         "cuts": [
             {"behind": target.levels[cut.level - 1].name, "touch": str(touch), "again": str(again)}
@@ -110,17 +111,18 @@ def _certificate(prices: Mapping[str, Any], spec: Spec, target: Target, cuts: tu
     work, across = prices["points"], prices["cuts"]
     if [one["behind"] for one in across] != [target.levels[cut.level - 1].name for cut in cuts]:
         raise _refused("prices are for other boundaries")
-    return Certificate(
+    made = Certificate(
         spec,
         target,
-        threads_of(spec, target),
         cuts,
-        tuple(int(one["points"]) for one in work),
-        tuple(tuple(one["operations"]) for one in work),
         tuple(Fraction(one["price"]) for one in work),
         tuple(Fraction(one["touch"]) for one in across),
         tuple(Fraction(one["again"]) for one in across),
     )
+    claimed = [(int(one["points"]), tuple(one["operations"])) for one in work]
+    if claimed != [*zip(made.required.points, made.required.families, strict=True)]:
+        raise _refused("programs compute other points")
+    return made
 
 
 def _check_numbers(entry: Sequence[Mapping[str, Any]], spec: Spec, target: Target, cuts: Sequence[Cut]) -> None:

@@ -46,23 +46,14 @@ class RandomProduct:
         return self.rows * self.inner * self.columns
 
     @property
-    def bound(self) -> float:
-        """Return a lower bound on the cost of loads, stores and numbers together, in values."""
-        with_numbers = 2 * self.points * math.sqrt(min(float(self.generating), 1.0) / self.memory) - 2 * self.memory
-        without = self.points / self.memory - self.memory
-        return max(0.0, with_numbers, without)
-
-    @property
     def bytes(self) -> int:
-        """Return the bytes whose moves cost as much as the bound, rounded down, in exact arithmetic."""
-        with_numbers = math.isqrt(math.floor(self._square)) - 2 * _VALUE * self.memory
+        """Return a lower bound on the cost of loads, stores and numbers together, as bytes moved, rounded down."""
+        share = min(Fraction(self.generating), Fraction(1))
+        # The square of 2·points·√(share/M), in bytes.
+        square = (2 * _VALUE * self.points) ** 2 * share / self.memory
+        with_numbers = math.isqrt(math.floor(square)) - 2 * _VALUE * self.memory
         without = math.floor(Fraction(_VALUE * self.points, self.memory)) - _VALUE * self.memory
         return max(0, with_numbers, without)
-
-    @property
-    def _square(self) -> Fraction:
-        """Return the square of 2·points·√(min(generating, 1)/M), in bytes."""
-        return (2 * _VALUE * self.points) ** 2 * min(Fraction(self.generating), Fraction(1)) / self.memory
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -76,23 +67,11 @@ class RandomProduct:
         return tile
 
     @property
-    def loads(self) -> int:
-        """Return the values of the other matrix that tiles load: its rows once for each row of tiles."""
-        return -(-self.rows // self.tile[0]) * self.inner * self.columns
-
-    @property
-    def generated(self) -> int:
-        """Return the numbers that tiles generate: all of them for each column of tiles."""
-        return -(-self.columns // self.tile[1]) * self.rows * self.inner
-
-    @property
-    def stores(self) -> int:
-        return self.rows * self.columns
-
-    @property
     def cost(self) -> float:
-        """Return the cost of loads and numbers of tiles, in values."""
-        return self.loads + min(float(self.generating), 1.0) * self.generated
+        """Return the cost of tiles, in values: each row of tiles loads the other matrix, each column generates all."""
+        loads = -(-self.rows // self.tile[0]) * self.inner * self.columns
+        generated = -(-self.columns // self.tile[1]) * self.rows * self.inner
+        return loads + min(float(self.generating), 1.0) * generated
 
 
 def random_products(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, RandomProduct]:

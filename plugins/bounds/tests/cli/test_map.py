@@ -80,6 +80,7 @@ def test_mappers_are_listed(cli, write):
     assert "linear program" in {one["name"]: one["does"] for one in listed}["lp"]
 
 
+@pytest.mark.slow
 def test_ratios_are_of_bound_and_optimum(cli, write, tmp_path):
     pytest.importorskip("matplotlib")
     plot = tmp_path / "plot.svg"

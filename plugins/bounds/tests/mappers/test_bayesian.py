@@ -58,6 +58,7 @@ def tried(mapper: Mapper, goal: Goal, seed: int) -> list[float]:
         return values
 
 
+@pytest.mark.slow
 def test_it_learns_more_than_chance_finds() -> None:
     """After six tries at random come ones that are better in the mean, and the best is among them."""
     values = [math.log(one) for one in tried(bayesian(trials=12), product(64, 512, 128), 0)]
@@ -66,6 +67,7 @@ def test_it_learns_more_than_chance_finds() -> None:
     assert min(learnt) <= min(blind)
 
 
+@pytest.mark.slow
 def test_what_was_learnt_of_other_specs_counts(tmp_path: Path) -> None:
     """Its first proposals for a Spec are better than those of one that knows nothing yet."""
     path = tmp_path / "history"

@@ -59,23 +59,23 @@ POWERS = st.sampled_from([1, 2, 4, 8])
 
 
 @pytest.mark.slow
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(POWERS, POWERS, POWERS, st.integers(0, 3))
 def test_no_program_of_a_mapper_is_below_what_is_proven(m: int, k: int, n: int, seed: int) -> None:
     """Sizes of integer tiles are none that search tries, so that those programs might cost less than it finds."""
     made = mapping(m, k, n)
     optimum = cost_and_peak(made.goal.synthesize(db=False).impl).cost
     for mapper in FOR_PRODUCTS:
-        for objective in ("cost", "bytes"):
-            best = made.best(mapper, seed, objective)
+        found = {objective: made.best(mapper, seed, objective) for objective in ("cost", "bytes")}
+        for best in found.values():
             assert not best.refused
             assert best.cost == cost_and_peak(best.goal.impl).cost
             assert mapper == INTEGER_TILE or best.cost >= optimum
             for across, cut in zip(best.moved, made.cuts, strict=True):
                 if not reads_beyond(best.goal.impl, made.goal.target, cut.level):
                     assert across >= cut.traffic.bytes
-        assert made.best(mapper, seed, "bytes").moved == best.moved
-        assert sum(best.moved) <= sum(made.best(mapper, seed).moved)
+        assert sum(found["bytes"].moved) <= sum(found["cost"].moved)
+        assert found["cost"].cost <= found["bytes"].cost
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_convolutions_are_padded_before_they_are_tiled() -> None:
 @pytest.mark.parametrize(
     ("text", "mapper", "most"),
     [
-        ("Conv(1×16×16×14×14×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", MPLP, 2 * 443_484),
+        ("Conv(1×8×8×14×14×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", MPLP, 2 * 112_107),
         ("Matmul(1×128×128×128, (u8, GL), (i8, GL), (i32, GL), serial)", GRADIENT, 2 * 453_928),
     ],
 )

@@ -239,7 +239,8 @@ def _explain(report: BoundReport) -> None:
     certified = report.certified
     if certified is None:
         return
-    for count, family, price in zip(certified.points, certified.families, certified.work, strict=True):
+    required = certified.required
+    for count, family, price in zip(required.points, required.families, certified.work, strict=True):
         click.echo(f"{count:,} points of {', '.join(family)}: at least {float(price):.4g} each")
     for cut, touch, again in zip(certified.cuts, certified.touch, certified.again, strict=True):
         name = cut.between(report.goal.target)

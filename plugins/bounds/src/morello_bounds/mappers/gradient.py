@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -54,9 +55,7 @@ def log_moved(nest: Nest, inner: int, sizes: Floats, unit: int) -> tuple[float, 
 
 def _sum(logs: Sequence[float], slopes: Sequence[Floats]) -> tuple[float, Floats]:
     """Return the logarithm of a sum and its gradient, from the logarithms of its terms and their gradients."""
-    most = max(logs)
-    shares = np.exp(np.array(logs) - most)
-    return most + math.log(float(shares.sum())), shares @ np.array(slopes) / float(shares.sum())
+    return float(np.logaddexp.reduce(logs)), softmax(logs) @ np.array(slopes)
 
 
 @cache

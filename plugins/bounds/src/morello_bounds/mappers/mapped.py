@@ -146,7 +146,6 @@ class Completion:
             if isinstance(statement, Synthesize):
                 break
             try:
-                _check_known(statement, goal)
                 goal = goal.apply((statement,))
                 taken.append(statement)
             except Inapplicable as error:
@@ -196,18 +195,6 @@ def _proposals(mapper: Mapper, goal: Goal, seed: int) -> Generator[Schedule, flo
         raise
     except Exception as error:
         raise _fault(mapper, f"fails: {type(error).__name__}: {error}") from error
-
-
-def _check_known(statement: Statement, goal: Goal) -> None:
-    """Raise Inapplicable for a rewrite that the target does not have."""
-    if isinstance(statement, Subschedule):
-        for one in statement.body:
-            _check_known(one, goal)
-    elif isinstance(statement, Rewrite) and statement.keyword not in goal.target.rewrites_by_name:
-        raise Inapplicable(
-            f"{goal.target.name} has no rewrite `{statement.keyword}`",
-            "propose rewrites of the target that `propose` gets",
-        )
 
 
 def _fault(mapper: Mapper, what: str) -> PluginError:
