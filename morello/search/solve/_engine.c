@@ -143,8 +143,10 @@ void engine_found(const State *state, uint32_t program, ChoiceInfo *info) {
 
 void engine_found_parts(const State *state, uint32_t program, uint32_t *nodes, uint32_t *programs) {
     const Found *found = &state->found[program - 1];
-    memcpy(nodes, state->found_parts + found->first, found->parts * sizeof *nodes);
-    memcpy(programs, state->found_parts + found->first + found->parts, found->parts * sizeof *programs);
+    for (uint32_t at = 0; at < found->parts; ++at) {
+        nodes[at] = state->found_parts[found->first + at];
+        programs[at] = state->found_parts[found->first + found->parts + at];
+    }
 }
 
 void engine_release(State *state) {

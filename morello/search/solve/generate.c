@@ -267,7 +267,9 @@ void generate(State *state, uint32_t number, double budget) {
         }
         node->parts = (Part *)(void *)(node->edges + state->new_edges_count);
         memcpy(node->edges, state->new_edges, edges);
-        memcpy(node->parts, state->new_parts, parts);
+        if (parts) {
+            memcpy(node->parts, state->new_parts, parts);
+        }
     }
     node->count = state->new_edges_count;
     node->reach = budget;
