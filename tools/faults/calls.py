@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import re
 import shutil
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from morello.db import file
 from morello.errors import MorelloError
-from tools.faults.forks import Ending, forked
+from tools.children import Ending, ending_of
 from tools.faults.pieces import Broken
 from tools.faults.shim import Fault, Fired, Shim
-from tools.faults.works import Promises, Step, Work, scratch, warm
+from tools.faults.works import Promises, Step, Work, ready, scratch
 
 #: Libraries that may end the process if they get no memory.
 _FRAGILE = ("_multiarray_umath", "_umath_linalg", "libpython", "python", "libspatialindex", "libstdc++", "ld-linux")
-#: The outcome of a step if numpy gets no memory and returns without an exception.
-_NUMPY = "no memory: numpy says SystemError"
-#: The outcome of a step if OpenSSL gets no memory: hashlib raises ValueError.
-_OPENSSL = "no memory: OpenSSL says ValueError"
 #: How the C library ends a process that has no memory for the data of a thread.
 _ABORT = "cannot allocate memory for thread-local data: ABORT"
-
-
-@attrs.frozen
-class Injection:
-    """A fault: what fails, in which call, and whether all calls after it fail, too."""
-
-    work: type[Work]
-    what: Fault
-    at: int
-    forever: bool
-
-    def __str__(self) -> str:
-        since = "from call" if self.forever else "in call"
-        return f"{self.work.__name__}: {self.what.name} {since} {self.at}"
+#: Outcomes of a step without memory, by type and text of the exception where libraries raise no MemoryError.
+_MEMORY = {
+    "no memory: numpy raises SystemError": (SystemError, "without (setting an )?exception"),
+    "no memory: OpenSSL raises ValueError": (ValueError, r"^\[digital envelope routines\]"),
+    "no memory": (RuntimeError, "^can't allocate (read )?lock$"),
+}
 
 
 @attrs.define
@@ -53,71 +38,61 @@ class Sweep:
     outcomes: Counter[str] = attrs.field(factory=Counter)
     findings: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict(list))
 
-    def add(self, outcome: str, finding: str = "", shown_by: str = "") -> None:
-        """Count an outcome."""
+    def add(self, outcome: str, finding: str, shown_by: str) -> None:
+        """Count an outcome; a finding may be an empty text."""
         self.outcomes[outcome] += 1
         if finding:
             self.findings[finding].append(shown_by)
 
-    def lines(self) -> Iterator[str]:
-        """Yield the results as lines of text."""
-        yield ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(self.outcomes.items()))
+    def print(self, title: str) -> bool:
+        """Print the results; return whether there was no finding."""
+        print(title, ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(self.outcomes.items())), flush=True)
         for finding, shown_by in sorted(self.findings.items()):
-            yield f"  {len(shown_by)} × {finding}\n    first: {shown_by[0]}"
+            print(f"  {len(shown_by)} × {finding}\n    first: {shown_by[0]}", flush=True)
+        return not self.findings
 
 
-class Injector:
-    """Injects faults into work, each in a fresh folder and in a process of its own."""
+def sweep(shim: Shim, work: type[Work], what: Fault, every: int = 1) -> Sweep:
+    """Fail each call of some work, or every nth: alone, then with all that follow.
 
-    def __init__(self, shim: Shim):
-        self._shim = shim
-        self._folder = scratch() / "work"
-        # SQLite cannot distinguish a lock that fails from one that another process holds.
-        file.PATIENCE = 0
-        warm()
-        # The garbage collector would make forked processes copy memory.
-        gc.freeze()
+    Each fault has a fresh folder and a process of its own. Raises Broken if the work fails without any fault.
+    """
+    ready()
+    folder, found = scratch() / "work", Sweep()
 
-    def calls(self, work: type[Work], what: Fault) -> int:
-        """Return how many calls of the work could fail. Raises Broken if it does not even work without faults."""
-        promises = self._fresh(work)
-        ending = forked(lambda: self._run(Injection(work, what, 0, False), promises))
-        if ending.died or ending.result["broken"] or ending.result["steps"].count("right") != ending.result["length"]:
-            raise Broken(f"{work.__name__} does not work without any fault: {ending}")
-        return self._shim.fired().calls
+    def inject(at: int, forever: bool) -> tuple[Ending, Promises]:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        work.prepare(folder)
+        promises = Promises()
+        return ending_of(lambda: _steps(shim, work(folder, promises), what, at, forever)), promises
 
-    def inject(self, call: Injection) -> tuple[str, str]:
-        """Return the outcome of one fault, and its finding or an empty text."""
-        promises = self._fresh(call.work)
-        ending = forked(lambda: self._run(call, promises))
-        fired = self._shim.fired()
-        outcome, finding = _judged(ending, call, fired)
-        after = forked(lambda: failure_of(lambda: call.work.again(self._folder, promises.made())))
-        wrong = after.died or after.result
-        if wrong:
-            return "broken", f"afterwards: {wrong}, after {fired.call} failed"
-        return outcome, finding
+    ending, _ = inject(0, False)
+    if ending.died or ending.result["broken"] or {*ending.result["steps"]} != {"right"}:
+        raise Broken(f"{work.__name__} does not work without any fault: {ending}")
+    calls = shim.fired().calls
+    for forever in (False, True):
+        for at in range(1, calls + 1, every):
+            ending, promises = inject(at, forever)
+            fired = shim.fired()
+            outcome, finding = _judged(ending, what, fired)
+            after = ending_of(lambda kept=promises: failure_of(lambda: work.again(folder, kept.made())))
+            if wrong := after.died or after.result:
+                outcome, finding = "broken", f"afterwards: {wrong}, after {fired.call} failed"
+            found.add(outcome, finding, f"{work.__name__}: {what.name} {'from' if forever else 'in'} call {at}")
+    return found
 
-    def _fresh(self, work: type[Work]) -> Promises:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(mode=0o700)
-        work.prepare(self._folder)
-        return Promises()
 
-    def _run(self, call: Injection, promises: Promises) -> dict[str, Any]:
-        work = call.work(self._folder, promises)
-        steps = work.steps()
-        said = [""] * len(steps)
-        self._shim.arm(self._folder, call.what, call.at, forever=call.forever)
-        errors = [_tried(step) for step in steps]
-        self._shim.disarm()
-        for i, error in enumerate(errors):
-            said[i] = _named(error)
-        return {"steps": said, "length": len(steps), "broken": failure_of(work.settle)}
+def _steps(shim: Shim, work: Work, what: Fault, at: int, forever: bool) -> dict[str, Any]:
+    steps = work.steps()
+    shim.arm(work.folder, what, at, forever=forever)
+    # Their texts are made later, since that takes memory.
+    errors = [_tried(step) for step in steps]
+    shim.disarm()
+    return {"steps": [_named(error) for error in errors], "broken": failure_of(work.settle)}
 
 
 def _tried(step: Step) -> BaseException | None:
-    """Return the exception of a step. Its text is made later, since that takes memory."""
     try:
         step()
     except BaseException as error:
@@ -135,79 +110,46 @@ def _named(error: BaseException | None) -> str:
         return "refused" if error.hint else f"? a message without a hint: {error.message}"
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return "no memory"
-    if isinstance(error, SystemError) and re.search("without (setting an )?exception", str(error)):
-        return _NUMPY
-    if isinstance(error, RuntimeError) and str(error) in ("can't allocate lock", "can't allocate read lock"):
-        return "no memory"  # as Python says it where it makes a lock
-    if isinstance(error, ValueError) and str(error).startswith("[digital envelope routines]"):
-        return _OPENSSL
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/testing/" not in frame.filename]
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-    own = [frame for frame in frames if "/morello/" in frame.filename]
-    via = f" from {Path(own[-1].filename).name}:{own[-1].lineno}" if own and own[-1] != frames[-1] else ""
-    text = str(error).replace(os.environ.get("TMPDIR", "/tmp"), "")
-    return f"? {type(error).__name__} at {place}{via}: {text}"
+    for outcome, (kind, text) in _MEMORY.items():
+        if isinstance(error, kind) and re.search(text, str(error)):
+            return outcome
+    frames = traceback.extract_tb(error.__traceback__)
+    place = " from ".join(f"{Path(one.filename).name}:{one.lineno}" for one in reversed(frames[-2:]))
+    return f"? {type(error).__name__} at {place}: {str(error).replace(os.environ.get('TMPDIR', '/tmp'), '')}"
 
 
 def failure_of(check: Step) -> str:
     """Return the failure of a check as text, or an empty text."""
-    try:
-        check()
-    except MorelloError as error:
+    error = _tried(check)
+    if isinstance(error, MorelloError):
         return error.message
-    except BaseException as error:
-        return _named(error).removeprefix("! ")
-    return ""
+    return "" if error is None else _named(error).removeprefix("! ")
 
 
-def _judged(ending: Ending, call: Injection, fired: Fired) -> tuple[str, str]:
+def _judged(ending: Ending, what: Fault, fired: Fired) -> tuple[str, str]:
     """Return the outcome of a process that a fault was injected into, and its finding or an empty text."""
     if ending.died:
-        if call.what == Fault.ENOMEM and _ABORT in ending.died:
+        if what == Fault.ENOMEM and _ABORT in ending.died:
             return "no memory: the C library aborts", ""
-        if call.what == Fault.ENOMEM and "hung" not in ending.died and "ended with" not in ending.died:
-            if fired.place.startswith(_FRAGILE):
-                return f"no memory: {fired.place.partition('.')[0]} crashes", ""
-            return "died", f"{ending.died}, after {fired.call} for {fired.place} failed"
-        return "died", f"{ending.died}, after {fired.call} failed"
-    if ending.result["broken"]:
-        return "broken", f"in the same process: {ending.result['broken']}, after {fired.call} failed"
+        if what == Fault.ENOMEM and "killed by" in ending.died and fired.place.startswith(_FRAGILE):
+            return f"no memory: {fired.place.partition('.')[0]} crashes", ""
+        return "died", f"{ending.died}, after {fired.call} for {fired.place} failed"
+    if broken := ending.result["broken"]:
+        return "broken", f"in the same process: {broken}, after {fired.call} failed"
     said = ending.result["steps"]
-    if any(text.startswith("!") for text in said):
-        return "broken", f"{next(text for text in said if text.startswith('!'))}, after {fired.call} failed"
-    if any(text.startswith("?") for text in said):
-        return "unforeseen", f"{next(text for text in said if text.startswith('?'))}, after {fired.call} failed"
+    for mark, outcome in (("!", "broken"), ("?", "unforeseen")):
+        for text in said:
+            if text.startswith(mark):
+                return outcome, f"{text}, after {fired.call} failed"
     if not fired.fired:
         return "not reached", ""
-    for outcome in ("refused", _NUMPY, _OPENSSL, "no memory"):
-        if outcome in said:
-            return outcome, ""
-    return "right", ""
-
-
-def injections(work: type[Work], what: Fault, calls: int, every: int = 1) -> Iterator[Injection]:
-    """Yield a fault for each call, first those that happen once, then those that last."""
-    for forever in (False, True):
-        for at in range(1, calls + 1, every):
-            yield Injection(work, what, at, forever)
-
-
-def sweep(injector: Injector, work: type[Work], what: Fault, every: int = 1) -> Sweep:
-    """Fail each call of some work."""
-    found = Sweep()
-    for one in injections(work, what, injector.calls(work, what), every):
-        outcome, finding = injector.inject(one)
-        found.add(outcome, finding, str(one))
-    return found
+    return next((one for one in ("refused", *_MEMORY) if one in said), "right"), ""
 
 
 def main(shim: Shim, works: list[type[Work]], faults: list[Fault], every: int = 1) -> bool:
     """Fail each call of all this work, or every nth, and print the results. Return whether there was no finding."""
     well = True
-    injector = Injector(shim)
     for what in faults:
         for work in works:
-            found = sweep(injector, work, what, every)
-            print(f"{what.name:<7} {work.__name__:<13}", "\n".join(found.lines()), flush=True)
-            well = well and not found.findings
+            well = sweep(shim, work, what, every).print(f"{what.name:<7} {work.__name__}") and well
     return well

@@ -10,29 +10,25 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from tools.children import forked
+from tools.children import ending_of
 from tools.faults.pieces import TARGET, Broken, look, make, piece, require
 
 
 def in_child(action: Callable[[], None]) -> str:
     """Run an action that cannot be undone in a process of its own; return its failure, or an empty text."""
 
-    def run(said: Connection) -> None:
+    def run() -> str:
         try:
             action()
-            said.send("")
         except BaseException as error:
-            said.send(f"{type(error).__name__}: {error}")
+            return f"{type(error).__name__}: {error}"
+        return ""
 
-    process, hears = forked(run)
-    failed = hears.recv()
-    process.join()
-    return failed
+    return ending_of(run).result
 
 
 def fill(path: Path) -> None:

@@ -6,23 +6,22 @@ part or not at all: writes in any order and sector by sector, changes of names i
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import random
 import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 
+from tools.children import ending_of
 from tools.faults.calls import Sweep, failure_of
-from tools.faults.forks import forked
 from tools.faults.pieces import Broken
 from tools.faults.shim import Shim
-from tools.faults.works import Promises, Work, warm
+from tools.faults.works import Promises, Work, ready
 
 #: Random states after each event, in addition to three: all pending writes lost, none lost, the last one torn.
 DRAWS = 6
@@ -73,8 +72,9 @@ class _Content:
         return bytes(data)
 
 
-#: Names that are set to a file, and names that are gone.
-_Change = tuple[dict[str, _Content | None], set[str]]
+#: Names with their files, None for a folder and _GONE for a name that is removed.
+_Names = dict[str, Any]
+_GONE = object()
 
 
 class Disk:
@@ -82,9 +82,9 @@ class Disk:
 
     def __init__(self, folder: str):
         self._folder = folder
-        self._names: dict[str, _Content | None] = {}
-        self._synced: dict[str, _Content | None] = {}
-        self._changes: list[_Change] = []
+        self._names: _Names = {}
+        self._synced: _Names = {}
+        self._changes: list[_Names] = []
         self._contents: dict[int, _Content] = {}
         self.promised: set[int] = set()
 
@@ -95,55 +95,48 @@ class Disk:
 
     def apply(self, event: Event) -> None:
         """Do what was done."""
-        if event.op == "k":
-            self.promised.add(event.offset)
-        elif event.op in "nwtcs":
-            self._write(event)
-        else:
-            self._rename(event)
-
-    def _write(self, event: Event) -> None:
-        if event.op == "n":
-            self._contents[event.inode] = _Content()
-            self._change({event.path: self._contents[event.inode]}, set())
-        elif event.op == "s" and (event.path in self._names or event.path == self._folder) and self._is_folder(event):
-            self._sync_folder(event.path)
-        elif event.op == "s":
-            self._content(event).sync()
-        elif event.op == "c":
-            # Another process made this file: only its content was recorded.
-            if self._names.get(event.path) is None and event.inode not in self._contents:
-                self._contents[event.inode] = _Content(pending=[(0, event.data)])
-        else:
-            self._content(event).pending.append((event.offset, event.data if event.op == "w" else None))
-
-    def _is_folder(self, event: Event) -> bool:
-        return event.path == self._folder or self._names[event.path] is None
-
-    def _content(self, event: Event) -> _Content:
-        known = self._names.get(event.path)
-        if known is not None:
-            self._contents[event.inode] = known
-        return self._contents.setdefault(event.inode, _Content())
-
-    def _rename(self, event: Event) -> None:
         path, _, to = event.path.partition("\n")
-        if event.op == "m":
-            self._change({path: None}, set())
-        elif event.op == "u":
-            self._contents = {key: one for key, one in self._contents.items() if one is not self._names.get(path)}
-            self._change({}, {path})
-        else:
-            self._change({to: self._content(attrs.evolve(event, path=path))}, {path} if event.op == "r" else set())
+        match event.op:
+            case "k":
+                self.promised.add(event.offset)
+            case "n":
+                self._contents[event.inode] = _Content()
+                self._change({path: self._contents[event.inode]})
+            case "m":
+                self._change({path: None})
+            case "u":
+                self._contents = {key: one for key, one in self._contents.items() if one is not self._names.get(path)}
+                self._change({path: _GONE})
+            case "r":
+                self._change({path: _GONE, to: self._content(path, event.inode)})
+            case "l":
+                self._change({to: self._content(path, event.inode)})
+            case "s" if path == self._folder or self._names.get(path, _GONE) is None:
+                self._sync_folder(path)
+            case "s":
+                self._content(path, event.inode).sync()
+            case "c":
+                # Another process made this file: only its content was recorded.
+                if self._names.get(path) is None:
+                    self._contents.setdefault(event.inode, _Content(pending=[(0, event.data)]))
+            case _:
+                data = event.data if event.op == "w" else None
+                self._content(path, event.inode).pending.append((event.offset, data))
 
-    def _change(self, added: dict[str, _Content | None], gone: set[str]) -> None:
-        self._changes.append((added, gone))
-        _carry_out(self._names, (added, gone))
+    def _content(self, path: str, inode: int) -> _Content:
+        known = self._names.get(path)
+        if known is not None:
+            self._contents[inode] = known
+        return self._contents.setdefault(inode, _Content())
+
+    def _change(self, change: _Names) -> None:
+        self._changes.append(change)
+        _carry_out(self._names, change)
 
     def _sync_folder(self, folder: str) -> None:
-        kept = []
+        kept: list[_Names] = []
         for change in self._changes:
-            if any(str(Path(name).parent) == folder for name in {*change[0], *change[1]}):
+            if any(str(Path(name).parent) == folder for name in change):
                 _carry_out(self._synced, change)
             else:
                 kept.append(change)
@@ -151,13 +144,14 @@ class Disk:
 
     def states(self, moment: int) -> Iterator[dict[str, bytes | None]]:
         """Yield files that the disk may hold if power is lost now."""
+        every = len(self._changes)
         for torn in (False, True):
-            yield self._state(len(self._changes), partial(_Content.after, luck=None, torn=torn))
-        for changes in (0, len(self._changes)):
+            yield self._state(every, lambda one, torn=torn: one.after(None, torn))
+        for changes in (0, every):
             yield self._state(changes, lambda one: bytes(one.synced))
         for draw in range(DRAWS):
             luck = random.Random(f"{moment} {draw}")
-            yield self._state(luck.randint(0, len(self._changes)), partial(_Content.after, luck=luck))
+            yield self._state(luck.randint(0, every), lambda one, luck=luck: one.after(luck))
 
     def _state(self, changes: int, read: Callable[[_Content], bytes]) -> dict[str, bytes | None]:
         names = dict(self._synced)
@@ -172,11 +166,11 @@ class Disk:
         return state
 
 
-def _carry_out(names: dict[str, _Content | None], change: _Change) -> None:
-    made, gone = change
-    for name in gone:
-        names.pop(name, None)
-    names.update(made)
+def _carry_out(names: _Names, change: _Names) -> None:
+    for name, content in change.items():
+        names[name] = content
+        if content is _GONE:
+            del names[name]
 
 
 def events(record: Path) -> Iterator[Event]:
@@ -192,44 +186,37 @@ def events(record: Path) -> Iterator[Event]:
         place += size
 
 
-def record(shim: Shim, work: type[Work], folder: Path) -> tuple[Disk, list[Event]]:
-    """Do some work; return the disk as it was before, and what was done to it."""
+def lose(shim: Shim, work: type[Work], folder: Path, every: int = 1) -> Sweep:
+    """Do some work, and lose power after every event of it, or every nth; check that everything promised is kept."""
     place, log = folder / "work", folder / "record"
     place.mkdir(mode=0o700)
     work.prepare(place)
-    before = Disk(str(place))
+    disk = Disk(str(place))
     for path in sorted(place.rglob("*")):
-        before.put(str(path), path.read_bytes() if path.is_file() else None)
+        disk.put(str(path), path.read_bytes() if path.is_file() else None)
 
     def run() -> None:
         with shim.recording(place, log):
-            for step in work(place, Promises(shim.mark)).steps():
+            for step in work(place, Promises(shim.library.faults_mark)).steps():
                 step()
 
-    ending = forked(run)
-    if ending.died:
-        raise Broken(f"{work.__name__} does not work: {ending.died}")
-    return before, [*events(log)]
-
-
-def lose(shim: Shim, work: type[Work], folder: Path, every: int = 1) -> Sweep:
-    """Lose power after every event of some work, or every nth; check that everything promised is kept."""
-    disk, done = record(shim, work, folder)
+    if died := ending_of(run).died:
+        raise Broken(f"{work.__name__} does not work: {died}")
     result, seen = Sweep(), set[bytes]()
-    for moment, event in enumerate(done, 1):
+    for moment, event in enumerate(events(log), 1):
         disk.apply(event)
         if moment % every:
             continue
+        result.outcomes["moments"] += 1
         for number, state in enumerate(disk.states(moment)):
             digest = hashlib.sha256(repr((sorted(state.items()), sorted(disk.promised))).encode()).digest()
             if digest in seen:
                 continue
             seen.add(digest)
             wrong = _look(work, folder / "after", state, disk.promised)
-            place = Path(event.path.partition("\n")[0]).name
-            shown = f"{work.__name__}: power lost after event {moment} ({event.op} {place}), state {number}"
+            name = Path(event.path.partition("\n")[0]).name
+            shown = f"{work.__name__}: power lost after event {moment} ({event.op} {name}), state {number}"
             result.add("broken" if wrong else "right", wrong, shown)
-    result.outcomes["moments"] = len(done) // every
     return result
 
 
@@ -243,18 +230,15 @@ def _look(work: type[Work], folder: Path, state: dict[str, bytes | None], promis
             path.mkdir(mode=0o700)
         else:
             path.write_bytes(data)
-    ending = forked(lambda: failure_of(lambda: work.again(folder, promised)))
+    ending = ending_of(lambda: failure_of(lambda: work.again(folder, promised)))
     return ending.died or ending.result
 
 
 def main(shim: Shim, works: list[type[Work]], every: int = 1) -> bool:
     """Lose power in all this work, and print the results. Return whether there was no finding."""
     well = True
-    warm()
-    gc.freeze()
+    ready()
     for work in works:
         with tempfile.TemporaryDirectory(prefix="morello-power-") as folder:
-            found = lose(shim, work, Path(folder).resolve(), every)
-        print(f"power   {work.__name__:<13}", "\n".join(found.lines()), flush=True)
-        well = well and not found.findings
+            well = lose(shim, work, Path(folder).resolve(), every).print(f"power   {work.__name__}") and well
     return well

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import mmap
 import os
 import shlex
@@ -11,14 +12,16 @@ import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cache
+from contextlib import closing
+from functools import cache, cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import attrs
 import numpy as np
 
 from morello.build.toolchain import BASE_FLAGS, Compiler, find_compiler
-from morello.db import maintenance
+from morello.db import file, maintenance
 from morello.db.export_import import import_tables
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
@@ -46,12 +49,12 @@ class Promises:
         return {number for number, one in enumerate(self._made[:]) if one}
 
 
+@attrs.define(slots=False)
 class Work(ABC):
     """Something that is done in a folder, in steps that may fail one by one."""
 
-    def __init__(self, folder: Path, promises: Promises):
-        self.folder = folder
-        self.promises = promises
+    folder: Path
+    promises: Promises = attrs.field(factory=Promises)
 
     @classmethod
     @abstractmethod
@@ -75,18 +78,11 @@ class Work(ABC):
 class ShortDatabase(Work):
     """A database is made, pieces are stored and read."""
 
-    pieces = (0, 1)
+    pieces: ClassVar[Sequence[int]] = (0, 1)
 
-    def __init__(self, folder: Path, promises: Promises):
-        super().__init__(folder, promises)
-        self._kept: SpecStore | None = None
-
-    @property
+    @cached_property
     def store(self) -> SpecStore:
-        """Return the database, opened if it is not."""
-        if self._kept is None:
-            self._kept = SpecStore(self.folder / "specs.db")
-        return self._kept
+        return SpecStore(self.folder / "specs.db")
 
     @classmethod
     def prepare(cls, folder: Path) -> None:
@@ -128,7 +124,7 @@ class ShortDatabase(Work):
 class Database(ShortDatabase):
     """A database is made, written, merged with another, opened again, written and made small."""
 
-    pieces = (0, 1, 2, 3, 4)
+    pieces: ClassVar[Sequence[int]] = (0, 1, 2, 3, 4)
 
     @classmethod
     def prepare(cls, folder: Path) -> None:
@@ -139,14 +135,11 @@ class Database(ShortDatabase):
         return [*first, lambda: self._add(4), self._prune, self._read, self._close]
 
     def _merge(self) -> None:
-        other = SpecStore(self.folder / "other.db")
-        try:
+        with closing(SpecStore(self.folder / "other.db")) as other:
             # The stored answers have no programs, so they could not be proven.
             import_tables(self.store, other.tables(), trust=True)
             self.promises.make(2)
             self.promises.make(3)
-        finally:
-            other.close()
 
     def _prune(self) -> None:
         maintenance.prune(self.store, [TARGET], lower=False)
@@ -177,17 +170,9 @@ def _other_database() -> Path:
     return path
 
 
-@attrs.frozen
-class _Sample:
-    """A kernel to build, and a compiler that takes no time for it, as it has compiled that already."""
-
-    kernel: NativeFunction
-    compiler: Compiler
-
-
 @cache
-def sample() -> _Sample:
-    """Return the kernel that the build cache is tried with. To be called before processes are forked."""
+def sample() -> tuple[NativeFunction, Compiler]:
+    """Return the kernel that the build cache is tried with, and a compiler that takes no time for it."""
     spec = parse_spec(f"FillZero(4×8, {LEVEL}, serial)", TARGET)
     impl = implement(spec.logical, TARGET)
     kernel = NativeFunction(impl, TARGET, TARGET.emitter.emit(impl, TARGET, "zero"), find_compiler())
@@ -201,7 +186,7 @@ def sample() -> _Sample:
         f'case "$*" in *fastcall.c*) exec {shlex.join(kernel.compiler.command)} "$@";; esac\n'
         f'while [ "$1" != -o ]; do shift; done\nexec cp {library} "$2"\n'
     )
-    return _Sample(kernel, Compiler(("/bin/sh", str(script)), "copycc", "1"))
+    return kernel, Compiler(("/bin/sh", str(script)), "copycc", "1")
 
 
 class Cache(Work):
@@ -219,14 +204,13 @@ class Cache(Work):
 
     @classmethod
     def again(cls, folder: Path, promised: set[int]) -> None:
-        work = cls(folder, Promises())
-        for _ in range(2):
-            work._run()
+        for step in cls(folder).steps():
+            step()
 
     def _run(self) -> None:
         os.environ["MORELLO_CACHE_DIR"] = str(self.folder / "cache")
-        one = sample()
-        kernel = NativeFunction(one.kernel.impl, TARGET, one.kernel.program, one.compiler)
+        made, compiler = sample()
+        kernel = NativeFunction(made.impl, TARGET, made.program, compiler)
         out = np.ones((4, 8), dtype=np.float32)
         kernel([out])
         require((out == 0).all(), "a kernel computes something else")
@@ -235,12 +219,17 @@ class Cache(Work):
 WORKS: tuple[type[Work], ...] = (Database, Cache)
 
 
-def warm() -> None:
-    """Do all work once, before processes are forked, so that imports and caches are in each of them."""
+@cache
+def ready() -> None:
+    """Prepare this process for forks: do all work once, so that imports and caches are in each of them."""
+    # SQLite cannot distinguish a lock that fails from one that another process holds.
+    file.PATIENCE = 0
     for work in WORKS:
         with tempfile.TemporaryDirectory(prefix="morello-warm-") as folder:
             place = Path(folder).resolve()
             work.prepare(place)
-            for step in work(place, Promises()).steps():
+            for step in work(place).steps():
                 step()
             work.again(place, set())
+    # The garbage collector would make forked processes copy memory.
+    gc.freeze()
