@@ -180,9 +180,11 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
 def in_numpy(array: Any) -> np.ndarray | None:
     """Return an array of any library as a numpy array on the same memory; None for anything else.
 
-    It uses `__array_interface__` or DLPack. Raises ArgumentError for an array that is not in the CPU's memory, or that
-    its library does not share.
+    It uses `__array_interface__` or DLPack. Raises ArgumentError for an array that is not in the CPU's memory, that its
+    library does not share, or that has a mask.
     """
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentError("expected an array without a mask, got a masked array", "fill it: array.filled(value)")
     if isinstance(array, np.ndarray):
         return array
     if hasattr(array, "__array_interface__") and not isinstance(array, np.generic):

@@ -95,13 +95,14 @@ def from_dlpack(array: Any) -> np.ndarray:
     Raises ArgumentError for an array that is not in the CPU's memory, that its library does not share, or whose data
     type numpy lacks.
     """
+    array = detached(array)
     try:
         device = int(array.__dlpack_device__()[0])
         capsule = _capsule_of(array) if device in _CPUS else None
     except Exception as error:  # of whatever type its library chooses
         raise ArgumentError(
             f"expected an array to be used in place, got one that {library_of(array)} does not share: {error}",
-            "pass a plain array of its values in the CPU's memory: with torch, tensor.detach()",
+            "pass a plain array of its values in the CPU's memory: with torch, tensor.detach(), or call in no_grad()",
         ) from error
     if capsule is None:
         raise ArgumentError(
@@ -121,6 +122,15 @@ def from_dlpack(array: Any) -> np.ndarray:
         "data": ((tensor.data or 0) + tensor.offset, read_only),
     }
     return np.asarray(_Memory(capsule, interface)).view(dtype)
+
+
+def detached(array: Any) -> Any:
+    """Return a tensor without its history if its library records none now, as torch under `no_grad`."""
+    if getattr(array, "requires_grad", False):
+        records = (getattr(library, "is_grad_enabled", None) for library in _libraries(array))
+        if any(recording and not recording() for recording in records):
+            return array.detach()
+    return array
 
 
 class Shared:
@@ -147,10 +157,7 @@ def to_library_of(array: Any) -> Callable[[np.ndarray], Any] | None:
     """
     if isinstance(array, np.ndarray):
         return None
-    if hasattr(array, "__array_namespace__"):
-        libraries = [array.__array_namespace__()]
-    else:
-        libraries = [sys.modules.get(_package(kind)) for kind in type(array).__mro__]
+    libraries = [array.__array_namespace__()] if hasattr(array, "__array_namespace__") else _libraries(array)
     take = next(filter(None, (getattr(library, "from_dlpack", None) for library in libraries)), None)
     return take and (lambda made: take(Shared(made) if made.dtype == ml_dtypes.bfloat16 else made))
 
@@ -206,6 +213,11 @@ def _numpy_type(given: _Type) -> np.dtype:
 def library_of(array: Any) -> str:
     """Return the name of an array's library."""
     return "numpy" if isinstance(array, np.ndarray) else _package(type(array))
+
+
+def _libraries(array: Any) -> list[Any]:
+    """Return the packages of an array's types."""
+    return [sys.modules.get(_package(kind)) for kind in type(array).__mro__]
 
 
 def _package(kind: type) -> str:

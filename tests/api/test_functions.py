@@ -23,6 +23,12 @@ from morello.plugins.registry import installed
 
 from .conftest import PLAIN, laid_out, values
 
+
+def anything(value: Any) -> Any:
+    """Return what types forbid."""
+    return value
+
+
 SIZES = dict(zip("bcmkn", (2, 3, 2, 4, 3), strict=True))
 
 
@@ -42,18 +48,19 @@ def needs_copies(expression: str, arrays: list[np.ndarray], out: np.ndarray | No
 
 @settings(max_examples=16)
 @given(st.data(), st.sampled_from(EXPRESSIONS), st.booleans())
-def test_einsum_equals_numpys_or_names_the_copy(data: st.DataObject, expression: str, given_out: bool) -> None:
+def test_einsum_equals_numpys_and_copies_if_it_must(data: st.DataObject, expression: str, given_out: bool) -> None:
     *terms, result = expression.replace("->", ",").split(",")
     arrays = [data.draw(laid_out(tuple(SIZES[one] for one in term), seed)) for seed, term in enumerate(terms)]
     out = data.draw(laid_out(tuple(SIZES[one] for one in result), writes=True)) if given_out else None
+    for _ in range(2):
+        made = morello.einsum(expression, *arrays, out=out, **PLAIN)
+        assert made is out or (out is None and made.flags.c_contiguous)
+        np.testing.assert_array_equal(made, np.einsum(expression, *arrays))
+        assert made.shape == tuple(SIZES[one] for one in result)
     # Only of these, several letters have to be one dimension.
-    allowed = pytest.raises(ArgumentError, match="one dimension of the product")
-    with allowed if "bc" in expression and needs_copies(expression, arrays, out) else nullcontext():
-        for _ in range(2):
-            made = morello.einsum(expression, *arrays, out=out, **PLAIN)
-            assert made is out or out is None
-            np.testing.assert_array_equal(made, np.einsum(expression, *arrays))
-            assert made.shape == tuple(SIZES[one] for one in result)
+    refused = pytest.raises(ArgumentError, match="one dimension of the product")
+    with refused if "bc" in expression and needs_copies(expression, arrays, out) else nullcontext():
+        morello.einsum(expression, *arrays, out=out, copy=False, **PLAIN)
 
 
 @settings(max_examples=16)
@@ -71,16 +78,13 @@ def test_einsum_equals_numpys_or_names_the_copy(data: st.DataObject, expression:
             ((2, 4), (4,)),
             ((4,), (4,)),
             ((3, 2, 2, 4), (3, 2, 4, 3)),
+            ((3, 1, 2, 4), (2, 4, 3)),
         ]
     ),
 )
 def test_matmul_is_that_of_numpy(data: st.DataObject, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     a, b = (data.draw(laid_out(shape, seed)) for seed, shape in enumerate(shapes))
-    joined = a.ndim < 4 or all(each.strides[0] == each.strides[1] * 2 for each in (a, b))
-    with nullcontext() if joined else pytest.raises(ArgumentError, match="one dimension of the product"):
-        made = morello.matmul(a, b, **PLAIN)
-    if not joined:
-        return
+    made = morello.matmul(a, b, **PLAIN)
     np.testing.assert_array_equal(made, np.matmul(a, b))
     assert made.shape == np.matmul(a, b).shape
     assert made.flags.c_contiguous
@@ -118,18 +122,22 @@ def shape_of_last() -> tuple[int, ...]:
         ("ij,jk->il", [(2, 3), (3, 2)], "l is in the result, but in no operand"),
         ("ij,kl->il", [(2, 3), (3, 2)], "j is only in operand 0"),
         ("ii,ij->j", [(2, 2), (2, 3)], "i occurs twice"),
-        ("ij->ji", [(2, 3)], "names 1 operands"),
-        ("ij,jk,kl->il", [(2, 2)] * 3, "names 3 operands"),
+        ("ij->ji", [(2, 3)], "has one operand, a product has two"),
+        ("ii->i", [(2, 2)], "has one operand, a product has two"),
+        ("ij,jk,kl->il", [(2, 2)] * 3, "has 3 operands, a product has two"),
+        ("ij,jk->ik", [(2, 2)], "names 2 operands and got 1"),
         ("ij,jk->", [(2, 3, 4), (3, 2)], "operand 0 has 3 axes"),
         ("i j; k", [(2,), (2,)], "is not an expression"),
         ("i..,i->", [(2, 2), (2,)], "stray dots"),
         ("bmhd,bnhd->bhmn", [(2, 3, 4, 2), (2, 3, 4, 2)], r"(?s)b, h are one dimension.*transpose\(\(0, 2, 1, 3\)\)"),
-        ("bmk,bkn->mbn", [(2, 3, 0), (2, 0, 3)], "has no values"),
+        ("bamk,bkn->bamn", [(2, 3, 4, 0), (3, 0, 2)], "b is 2 in operand 0 and 3 in operand 1"),
+        ("abmk,bkn->abmn", [(2, 3, 4, 2), (3, 2, 2)], "operand 1 has only a part of the batch"),
+        (5, [(2, 2), (2, 2)], "expected an expression, got int"),
     ],
 )
-def test_other_contractions_are_errors(expression: str, shapes: list[tuple[int, ...]], message: str) -> None:
+def test_other_contractions_are_errors(expression: Any, shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(ArgumentError, match=message) as caught:
-        morello.einsum(expression, *(values(*shape) for shape in shapes), **PLAIN)
+        morello.einsum(expression, *(values(*shape) for shape in shapes), copy=False, **PLAIN)
     assert caught.value.hint
 
 
@@ -150,9 +158,18 @@ def test_dots_and_results_left_out() -> None:
     ("call", "message"),
     [
         (lambda: morello.matmul(values(2, 2, dtype=np.float64), values(2, 2)), "values of type float64"),
-        (lambda: morello.matmul([[1]], values(1, 1)), "expected an array, got list"),
+        (lambda: morello.matmul({1: 1}, values(1, 1)), "expected an array, got dict"),
+        (lambda: morello.matmul(values(1, 1), values(1, 1), out=[[1]]), "expected an array, got list"),
+        (lambda: morello.matmul([[1]], values(1, 1), copy=False), "a list or number is an operand"),
+        (lambda: morello.matmul([[1], [1, 2]], values(1, 1)), "a list is not an array: .*inhomogeneous"),
+        (lambda: morello.matmul([[300]], values(1, 1, dtype=np.int8)), "a list is not an array: .*300"),
         (lambda: morello.matmul(values(2, 2), values(2, 2), out=values(2, 3)), r"out has shape \(2, 3\)"),
-        (lambda: morello.matmul(np.float32(2), values(2, 2)), "expected an array, got float32"),
+        (lambda: morello.matmul(np.float32(2), values(2, 2)), "without axes"),
+        (lambda: morello.matmul(np.ma.array(values(2, 2)), values(2, 2)), "without a mask"),
+        (lambda: morello.matmul([np.ma.array(values(2))], values(2, 2)), "without a mask"),
+        (lambda: morello.matmul(values(2, 2), values(2, 2), out=np.ma.array(values(2, 2))), "without a mask"),
+        (lambda: morello.matmul(values(2, 2).astype(">f4"), values(2, 2), copy=False), "in the other byte order"),
+        (lambda: morello.matmul(values(2, 0), values(0, 2), out=np.broadcast_to(np.float32(1), (2, 2))), "read-only"),
         (lambda: morello.matmul(values(2, 2), values()), "without axes"),
         (lambda: morello.softmax(values(2, 2), 2), "axis is 2"),
         (lambda: morello.softmax(values(2, 2, dtype=np.int32)), "f32 and bf16"),
@@ -161,6 +178,8 @@ def test_dots_and_results_left_out() -> None:
             lambda: morello.softmax(values(2, 2), time_limit=1, budget=morello.SearchBudget()),
             "both time_limit and budget",
         ),
+        (lambda: morello.softmax(values(2, 2), time_limit=anything("1")), "time_limit is '1'"),
+        (lambda: morello.softmax(values(2, 2), copy=anything("no")), "copy is 'no'"),
         (lambda: morello.softmax(values(2, 2), target="x68"), "unknown target"),
     ],
 )
@@ -176,6 +195,69 @@ def test_types_are_those_of_numpy_or_of_out() -> None:
     out = np.zeros((2, 3), np.int32)
     assert morello.matmul(a, b, out=out, **PLAIN) is out
     assert np.array_equal(out, a.astype(np.int32) @ b)
+
+
+def test_lists_and_numbers_are_taken() -> None:
+    x = values(2, 3)
+    assert np.array_equal(morello.matmul([[1, 2]], x, **PLAIN), [[1, 2]] @ x)
+    assert morello.matmul([[1, 2]], x.astype(np.int8), **PLAIN).dtype == np.int8
+    assert morello.matmul([[1, 2]], [[3], [4]], **PLAIN).dtype == np.int32
+    assert np.array_equal(morello.matmul(([1.5, 2],), [[2.0], [4.0]], **PLAIN), [[11]])
+    assert np.array_equal(morello.einsum(",k->k", 2, x[0], **PLAIN), 2 * x[0])
+
+
+def test_axes_of_size_0_give_what_numpy_gives() -> None:
+    for a, b in (((2, 0), (0, 3)), ((0, 2), (2, 3)), ((0, 2, 2), (2, 3)), ((2, 3, 0), (2, 0, 3)), ((0,), (0,))):
+        expected = values(*a) @ values(*b)
+        made = morello.matmul(values(*a), values(*b), **PLAIN)
+        assert (made.shape, made.dtype) == (expected.shape, np.float32)
+        assert np.array_equal(made, expected)
+    out = values(2, 3)
+    assert morello.matmul(values(2, 0), values(0, 3), out=out, **PLAIN) is out
+    assert not out.any()
+    assert morello.einsum("mk,mk->mk", values(0, 2), values(0, 2), **PLAIN).shape == (0, 2)
+    assert np.array_equal(morello.einsum("bmk,bkn->mbn", values(2, 3, 0), values(2, 0, 4)), np.zeros((3, 2, 4)))
+    with pytest.raises(ArgumentError, match="k is 0 in operand 0 and 3 in operand 1"):
+        morello.einsum("mk,kn->mn", values(2, 0), values(3, 2), **PLAIN)
+
+
+def test_bytes_in_the_other_order_are_converted() -> None:
+    a, b = values(2, 4), values(4, 3)
+    for _ in range(2):
+        assert np.array_equal(morello.matmul(a.astype(">f4"), b, **PLAIN), a @ b)
+    out = np.zeros((2, 3), ">f4")
+    assert morello.matmul(a, b, out=out, **PLAIN) is out
+    assert np.array_equal(out, a @ b)
+
+
+def test_arrays_without_axes() -> None:
+    a, x = np.array(3, np.float32), values(4)
+    assert np.array_equal(morello.einsum(",->", a, a, **PLAIN), 9)
+    assert morello.einsum(",k->k", a, x, **PLAIN).tolist() == (3 * x).tolist()
+    assert morello.gelu(a, **PLAIN).shape == ()
+
+
+def test_unknown_options_name_the_functions_own() -> None:
+    any_of = anything(morello)
+    for call, message, hint in (
+        (lambda x: any_of.softmax(x, axes=0), "softmax has no option 'axes'", "did you mean 'axis'?"),
+        (lambda x: any_of.gelu(x, approximately="tanh"), "gelu has no option", "did you mean 'approximate'?"),
+        (lambda x: any_of.matmul(x, x, treads=1), "matmul has no option", "did you mean 'threads'?"),
+        (lambda x: any_of.layer_norm(x, x, x, keepdim=True), "layer_norm has no option", "its options are eps, out"),
+        (lambda x: any_of.attention(x, x, x, is_causal=True), "attention has no is_causal", "leave it out"),
+    ):
+        with pytest.raises(ArgumentError, match=message) as caught:
+            call(values(2, 2))
+        assert hint in (caught.value.hint or "")
+
+
+def test_names_of_torch() -> None:
+    x = values(2, 3)
+    assert np.array_equal(morello.softmax(x, dim=0, **PLAIN), morello.softmax(x, axis=0, **PLAIN))
+    for torch, form in (("none", "erf"), ("tanh", "tanh")):
+        assert np.array_equal(
+            anything(morello).gelu(x, approximate=torch, **PLAIN), anything(morello).gelu(x, form, **PLAIN)
+        )
 
 
 class Foreign:
@@ -211,6 +293,46 @@ def test_torch_in_torch_out() -> None:
     assert isinstance(morello.matmul(a.numpy(), b, **PLAIN), np.ndarray)
     half = torch.einsum("bmk->bkm", a).bfloat16()
     assert torch.equal(morello.softmax(half, **PLAIN), torch.softmax(half, -1))
+    scattered = [each.permute(0, 2, 1, 3) for each in (torch.ones(2, 3, 4, 2), torch.ones(2, 2, 4, 5))]
+    with pytest.raises(ArgumentError, match="one dimension of the product"):
+        morello.matmul(*scattered, copy=False, **PLAIN)
+    assert torch.equal(morello.matmul(*scattered, **PLAIN), scattered[0] @ scattered[1])
+    assert torch.equal(morello.matmul(torch.ones(3, 1, 2, 4), b, **PLAIN), torch.ones(3, 1, 2, 4) @ b)
+    assert torch.equal(morello.matmul(torch.ones(2, 0), torch.ones(0, 3), **PLAIN), torch.zeros(2, 3))
+    assert morello.softmax(torch.ones(0, 3), **PLAIN).shape == (0, 3)
+
+
+def test_tensors_that_need_gradients_are_taken_where_none_are_recorded() -> None:
+    torch = pytest.importorskip("torch")
+    x, weight = torch.ones(2, 4), torch.nn.Parameter(torch.ones(4, 3))
+    with pytest.raises(ArgumentError, match="gradient"):
+        morello.matmul(x, weight, **PLAIN)
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(morello.matmul(x, weight, **PLAIN), x @ weight)
+            assert torch.equal(morello.matmul(x, torch.ones(4, 3), out=weight[:2], **PLAIN), torch.full((2, 3), 4.0))
+
+
+def test_gradients_that_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same without torch: a library that does not share tensors with a history."""
+
+    class Tensor(Foreign):
+        requires_grad = True
+        __array_interface__ = property()
+        __dlpack__ = property()
+
+        def __init__(self, array: np.ndarray):
+            self.array = array
+
+        def detach(self) -> Foreign:
+            return Foreign(self.array)
+
+    monkeypatch.setattr(sys.modules[__name__.split(".")[0]], "is_grad_enabled", lambda: False, raising=False)
+    a, b = values(2, 4), values(4, 3)
+    assert np.array_equal(morello.matmul(Tensor(a), b, **PLAIN), a @ b)
+    monkeypatch.setattr(sys.modules[__name__.split(".")[0]], "is_grad_enabled", lambda: True)
+    with pytest.raises(ArgumentError, match="expected an array, got Tensor"):
+        morello.matmul(Tensor(a), b, **PLAIN)
 
 
 def test_arrays_that_are_alike_share_a_kernel() -> None:

@@ -93,6 +93,25 @@ def test_attention(runs: None) -> None:
         )
 
 
+@pytest.mark.slow
+def test_attention_copies_a_scattered_batch(runs: None) -> None:
+    q, k, v = (values(2, 3, 2, 4, seed=seed).transpose(0, 2, 1, 3) / 4 for seed in range(3))
+    assert np.array_equal(morello.attention(q, k, v, **FAST), morello.attention(*map(np.copy, (q, k, v)), **FAST))
+
+
+def test_axes_of_size_0() -> None:
+    x = values(2, 0, 4)
+    for made in (
+        morello.softmax(x, **PLAIN),
+        morello.gelu(x, **PLAIN),
+        morello.layer_norm(x, values(4), values(4), **PLAIN),
+        morello.attention(x, values(2, 3, 4), values(2, 3, 4), **PLAIN),
+    ):
+        assert made.shape == x.shape
+    assert np.array_equal(morello.attention(values(2, 4), values(0, 4), values(0, 3), **PLAIN), np.zeros((2, 3)))
+    assert morello.conv2d(values(0, 1, 3, 3), values(2, 1, 2, 2), **PLAIN).shape == (0, 2, 2, 2)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -108,7 +127,12 @@ def test_attention(runs: None) -> None:
         (lambda x: ANY.conv2d(x[None, None], x[None, None], groups=2), "1 channels of x"),
         (lambda x: ANY.attention(x, x, x[:1]), "with one batch for all"),
         (lambda x: ANY.attention(x, x, x, scale="d"), "scale is 'd'"),
-        (lambda x: ANY.attention(*[x[None, None].repeat(3, 0).repeat(2, 1)[:, :, ::2][::-1]] * 3), "no single stride"),
+        (
+            lambda x: ANY.attention(*[x[None, None].repeat(3, 0).repeat(2, 1)[:, :, ::2][::-1]] * 3, copy=False),
+            "no single stride",
+        ),
+        (lambda x: ANY.attention(x[:, :0], x[:, :0], x), "at least one value"),
+        (lambda x: ANY.conv2d(x[None, None], x[None, None, :0]), "at least one row and column"),
     ],
 )
 def test_arguments_that_do_not_fit_are_errors(call: Any, message: str) -> None:

@@ -2,8 +2,8 @@
 
 The first call for arrays of some shapes, types and layouts compiles a kernel, which later calls use. The default
 database stores the results of searches and the cache stores libraries, so that other processes need not repeat either.
-Arrays may be of any library, as for `Kernel`, and are not copied. Results are new row-major arrays of the first array's
-library, or `out`. Functions may be called from several threads.
+Arrays may be of any library, as for `Kernel`, or lists. They are copied only if no kernel takes them in place. Results
+are new row-major arrays of the first array's library, or `out`. Functions may be called from several threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from morello.api.functions.calls import FunctionOptions, FunctionPlan, call
+from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
 from morello.api.functions.networks import plan_attention, plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
 from morello.errors import ArgumentError
@@ -22,50 +22,65 @@ __all__ = ["FunctionOptions", "attention", "conv2d", "einsum", "gelu", "layer_no
 
 Sizes = int | tuple[int, int]
 
-_einsum = partial(plan_product, "einsum")
+
+class SoftmaxOptions(FunctionOptions, total=False):
+    """`dim` is torch's name of `axis`."""
+
+    dim: int
+
+
+class GeluOptions(FunctionOptions, total=False):
+    """`approximate` is torch's name of `form`."""
+
+    approximate: Literal["none", "tanh"]
+
+
+class AttentionOptions(FunctionOptions, total=False):
+    """Options of torch with their only values."""
+
+    attn_mask: None
+    dropout_p: Literal[0]
+    is_causal: Literal[False]
 
 
 def einsum(expression: str, /, *arrays: Any, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
     """Return the product of two arrays by an expression such as `bmk,bkn->bmn`, as numpy's `einsum` does.
 
     It is a product of matrices, a batch of them, or an elementwise product; axes of size 1 are broadcast. Raises
-    ArgumentError for a wrong expression, or one that needs copies of the arrays.
+    ArgumentError for another expression.
     """
-    return call(_einsum, (expression,), arrays, out, options)
+    return call(_EINSUM, (expression,), arrays, out, options)
 
 
-def matmul(a: Any, b: Any, /, *, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
+def matmul(a: Any, b: Any, *, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
     """Return the product a · b of matrices …×m×k and …×k×n, as numpy's `matmul` does; a vector is a row or a column.
 
     Axes before the last two are a batch; where one operand lacks them, or has size 1 there, it is the same for all of
-    the batch. Raises ArgumentError for shapes that do not fit, and for a batch that needs copies of these arrays.
+    the batch. Raises ArgumentError for shapes that do not fit.
     """
-    return call(_plan_matmul, (), (a, b), out, options)
+    return call(_MATMUL, (), (a, b), out, options)
 
 
-def softmax(x: Any, /, axis: int = -1, *, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
+def softmax(x: Any, axis: int = -1, *, out: Any = None, **options: Unpack[SoftmaxOptions]) -> Any:
     """Return e^(x − max) / Σ e^(x − max) along an axis, of f32 or bf16."""
-    return call(plan_softmax, (axis,), (x,), out, options)
+    return call(_SOFTMAX, (axis,), (x,), out, options)
 
 
-def gelu(
-    x: Any, /, form: Literal["erf", "tanh"] = "erf", *, out: Any = None, **options: Unpack[FunctionOptions]
-) -> Any:
+def gelu(x: Any, form: Literal["erf", "tanh"] = "erf", *, out: Any = None, **options: Unpack[GeluOptions]) -> Any:
     """Return x/2 · (1 + erf(x/√2)) of f32 or bf16, or its approximation by tanh."""
-    return call(plan_gelu, (form,), (x,), out, options)
+    return call(_GELU, (form,), (x,), out, options)
 
 
 def layer_norm(
-    x: Any, gamma: Any, beta: Any, eps: float = 1e-5, /, *, out: Any = None, **options: Unpack[FunctionOptions]
+    x: Any, gamma: Any, beta: Any, eps: float = 1e-5, *, out: Any = None, **options: Unpack[FunctionOptions]
 ) -> Any:
     """Return (x − mean) / √(variance + eps) · gamma + beta along the last axis, whose length gamma and beta have."""
-    return call(plan_layer_norm, (eps,), (x, gamma, beta), out, options)
+    return call(_LAYER_NORM, (eps,), (x, gamma, beta), out, options)
 
 
 def conv2d(
     x: Any,
     w: Any,
-    /,
     *,
     stride: Sizes = 1,
     padding: Sizes = 0,
@@ -80,14 +95,14 @@ def conv2d(
     number or a pair for rows and columns.
     """
     parameters = tuple(tuple(each) if isinstance(each, list) else each for each in (stride, padding, dilation))
-    return call(plan_conv2d, (*parameters, groups), (x, w), out, options)
+    return call(_CONV2D, (*parameters, groups), (x, w), out, options)
 
 
 def attention(
-    q: Any, k: Any, v: Any, /, *, scale: float | None = None, out: Any = None, **options: Unpack[FunctionOptions]
+    q: Any, k: Any, v: Any, *, scale: float | None = None, out: Any = None, **options: Unpack[AttentionOptions]
 ) -> Any:
     """Return softmax(q · kᵀ · scale) · v for q …×m×d, k …×n×d and v …×n×e; `scale` is 1/√d by default."""
-    return call(plan_attention, (scale,), (q, k, v), out, options)
+    return call(_ATTENTION, (scale,), (q, k, v), out, options)
 
 
 def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -98,3 +113,12 @@ def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> FunctionPl
     rows, columns = "m" if a > 1 else "", "n" if b > 1 else ""
     dots = "..." if max(a, b) > 2 else ""
     return plan_product("matmul", f"{lhs},{rhs}->{dots}{rows}{columns}", arrays, out)
+
+
+_EINSUM = Function("einsum", partial(plan_product, "einsum"))
+_MATMUL = Function("matmul", _plan_matmul)
+_SOFTMAX = Function("softmax", plan_softmax, ("axis",), torch={"dim": "axis"})
+_GELU = Function("gelu", plan_gelu, ("form",), torch={"approximate": "form"})
+_LAYER_NORM = Function("layer_norm", plan_layer_norm, ("eps",))
+_CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups"))
+_ATTENTION = Function("attention", plan_attention, ("scale",), lacking=("attn_mask", "dropout_p", "is_causal"))

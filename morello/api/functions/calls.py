@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache
+from numbers import Real
 from typing import Any, TypedDict
 
 import attrs
 import numpy as np
 
 from morello.api import pipeline
-from morello.api.functions.views import ArrayView, Steps, back, through
+from morello.api.functions.conversion import as_array, as_arrays
+from morello.api.functions.views import COPY, ArrayView, Steps, back, through
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.errors import ArgumentError, MorelloError
+from morello.errors import ArgumentError, MorelloError, suggestion
 from morello.host import missing_features
 from morello.ir.ops import Operation
 from morello.ir.signature import Signature
@@ -22,8 +24,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Listener
-from morello.run.arrays import in_numpy
-from morello.run.dlpack import to_library_of
+from morello.run.dlpack import detached, to_library_of
 from morello.search.budget import SearchBudget, available_memory
 
 
@@ -32,7 +33,8 @@ class FunctionOptions(TypedDict, total=False):
 
     `target` is a target or its name, by default the one for this machine. `time_limit` is the seconds of a search,
     `budget` its budget; by default it takes about ten seconds. `progress` is that of `Goal.synthesize`. With
-    `threads=1`, the kernel has no parallel loops; other numbers are those of `Kernel`.
+    `threads=1`, the kernel has no parallel loops; other numbers are those of `Kernel`. With `copy=False`, an array that
+    no kernel takes in place is an error.
     """
 
     target: str | Target | None
@@ -40,6 +42,7 @@ class FunctionOptions(TypedDict, total=False):
     budget: SearchBudget | None
     progress: Listener
     threads: int | None
+    copy: bool
 
 
 @attrs.frozen
@@ -51,9 +54,12 @@ class CallSettings:
     budget: SearchBudget | None = None
     progress: Listener = attrs.field(default=None, eq=False)
     threads: int | None = None
+    copy: bool = True
 
     def __attrs_post_init__(self) -> None:
-        if self.time_limit is not None and not self.time_limit > 0:
+        if not isinstance(self.copy, bool):
+            raise MorelloError(f"copy is {self.copy!r}", "True copies arrays if need be, False never")
+        if self.time_limit is not None and not (isinstance(self.time_limit, Real) and self.time_limit > 0):
             raise MorelloError(f"time_limit is {self.time_limit!r}", "it is a number of seconds above 0")
         if self.time_limit is not None and self.budget is not None:
             raise MorelloError("both time_limit and budget", "pass budget=SearchBudget(seconds=..., ...)")
@@ -108,23 +114,86 @@ class FunctionPlan:
 Planner = Callable[..., FunctionPlan]
 
 
+@attrs.frozen(eq=False)
+class Function:
+    """A function on arrays, and the names of its parameters.
+
+    `torch` maps torch's names to parameters; options in `lacking` may only be None, False or 0.
+    """
+
+    name: str
+    plan: Planner
+    parameters: tuple[str, ...] = ()
+    torch: Mapping[str, str] = {}
+    lacking: Collection[str] = ()
+
+    def settled(
+        self, parameters: tuple[Hashable, ...], options: Mapping[str, Any]
+    ) -> tuple[tuple[Hashable, ...], CallSettings]:
+        """Return parameters and options of a call. Raises ArgumentError for options that the function lacks."""
+        given = dict(zip(self.parameters, parameters, strict=False))
+        settings = {}
+        for name, value in options.items():
+            if name in _OPTIONS:
+                settings[name] = value
+            elif name in self.torch:
+                given[self.torch[name]] = value
+            elif name not in self.lacking:
+                names = (*self.parameters, "out", *_OPTIONS)
+                hint = suggestion(name, (*names, *self.torch), f"its options are {', '.join(names)}")
+                raise ArgumentError(f"{self.name} has no option {name!r}", hint)
+            elif not (value is None or (isinstance(value, Real) and not value)):
+                raise ArgumentError(f"{self.name} has no {name}", "leave it out, or compute each step by its function")
+        return (*given.values(), *parameters[len(given) :]), CallSettings(**settings)
+
+
+_OPTIONS = tuple(attrs.fields_dict(CallSettings))
+
+
 @attrs.frozen
 class FunctionCall:
-    """A kernel, and how a function's arrays become its operands and its output the function's result."""
+    """A kernel, and how a function's arrays become its operands and its output the function's result.
+
+    If `out` copies, the result is written to it after the call.
+    """
 
     kernel: Kernel
     inputs: tuple[tuple[int, Steps], ...]
     out: Steps
+    copies: bool
     result: Steps
     threads: int | None
 
     def __call__(self, arrays: Sequence[Any], out: Any) -> Any:
         given = [through(arrays[place], steps) if steps else arrays[place] for place, steps in self.inputs]
-        if out is not None:
+        if out is not None and not self.copies:
             self.kernel(*given, out=through(out, self.out) if self.out else out, threads=self.threads)
             return out
         made = self.kernel(*given, threads=self.threads)
-        return through(made, self.result) if made.shape != self.result[0][1] or self.result[1:] else made
+        made = through(made, self.result) if made.shape != self.result[0][1] or self.result[1:] else made
+        return made if out is None else _written(out, made)
+
+
+@attrs.frozen
+class EmptyCall:
+    """Gives the result of arrays without values: zeros."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __call__(self, arrays: Sequence[Any], out: Any) -> Any:
+        if out is not None:
+            return _written(out, 0)
+        made, give = np.zeros(self.shape, self.dtype), to_library_of(arrays[0])
+        return give(made) if give else made
+
+
+def _written(out: Any, values: Any) -> Any:
+    """Return `out` with values written to it. Raises ArgumentError for a read-only array."""
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ArgumentError("out is read-only", "pass an array that can be written, or leave it out")
+    out[...] = values
+    return out
 
 
 _DEFAULT = CallSettings()
@@ -134,21 +203,20 @@ _kernels: dict[Hashable, Kernel] = {}
 
 
 def call(
-    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: FunctionOptions
+    function: Function, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: FunctionOptions
 ) -> Any:
-    """Call a function by its plan, with a kernel compiled at the first call for such arrays.
+    """Call a function, with a kernel compiled at the first call for such arrays.
 
     Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
     """
-    settings = CallSettings(**options) if options else _DEFAULT
-    forms: list[Hashable] = [plan, parameters, settings]
-    written = out
+    parameters, settings = function.settled(parameters, options) if options else (parameters, _DEFAULT)
+    forms: list[Hashable] = [function, parameters, settings]
     for array in (*arrays, out) if out is not None else arrays:
         if type(array) is not np.ndarray:
-            return _call_foreign(plan, parameters, arrays, out, settings)
+            return _call_foreign(function, parameters, arrays, out, settings)
         forms.append((array.dtype, array.shape, array.strides))
-    known = _cached_call(key := tuple(forms)) or _compile_call(key, plan, parameters, arrays, written, settings)
-    return known(arrays, written)
+    known = _cached_call(key := tuple(forms)) or _compile_call(key, function, parameters, arrays, out, settings)
+    return known(arrays, out)
 
 
 def _cached_call(key: Hashable) -> FunctionCall | None:
@@ -162,57 +230,56 @@ def _cached_call(key: Hashable) -> FunctionCall | None:
 
 
 def _call_foreign(
-    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: CallSettings
+    function: Function, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: CallSettings
 ) -> Any:
     """Call with arrays of other libraries: through views of torch, or through numpy."""
-    first = arrays[0]
-    kind, written, give = type(first), out, None
-    everything = arrays if out is None else (*arrays, out)
+    everything = [detached(one) for one in (arrays if out is None else (*arrays, out))]
+    first, give = everything[0], None
+    kind = type(first)
     if not (hasattr(kind, "permute") and hasattr(kind, "stride")) or any(type(one) is not kind for one in everything):
         give = to_library_of(first)
-        seen = [*map(_seen, everything)]
-        forms = [(one.dtype, one.shape, one.strides) for one in seen]
-        arrays, written = seen[: len(arrays)], None if out is None else seen[-1]
+        everything = as_arrays(everything[: len(arrays)], everything[len(arrays) :], settings.copy)
+        forms = [(one.dtype, one.shape, one.strides) for one in everything]
     else:
         forms = [(one.dtype, one.shape, one.stride()) for one in everything]
-    key = (plan, parameters, settings, kind, *forms)
-    known = _cached_call(key) or _compile_call(key, plan, parameters, arrays, written, settings)
+    arrays, written = everything[: len(arrays)], None if out is None else everything[-1]
+    key = (function, parameters, settings, kind, *forms)
+    known = _cached_call(key) or _compile_call(key, function, parameters, arrays, written, settings)
     made = known(arrays, written)
     return out if out is not None else made if give is None else give(made)
 
 
-def _seen(array: Any) -> np.ndarray:
-    """Return an array of any library as a numpy array. Raises ArgumentError for other objects."""
-    found = in_numpy(array)
-    if found is None:
-        raise ArgumentError(f"expected an array, got {type(array).__name__}", "convert it: numpy.asarray(...)")
-    return np.asarray(found)
-
-
 def _compile_call(
     key: Hashable,
-    plan: Planner,
+    function: Function,
     parameters: tuple[Hashable, ...],
     arrays: Sequence[Any],
     out: Any,
     settings: CallSettings,
-) -> FunctionCall:
+) -> FunctionCall | EmptyCall:
     """Compile and cache the call for arrays like these. Threads take turns."""
-    views = [_seen(array) for array in arrays]
-    planned = plan(*parameters, views, None if out is None else _seen(out))
+    views = [as_array(array) for array in arrays]
+    planned = function.plan(*parameters, views, None if out is None else as_array(out))
+    output = planned.output
+    for view in (*(view for _, view in planned.inputs), output):
+        if view.copied and not settings.copy:
+            raise view.copied
+    if any(0 in view.shape for view in views):
+        return EmptyCall(planned.shape, output.dtype.numpy)
     with _lock:
         if key in _calls:
             return _calls[key]
         kernel = _compiled(planned, settings)
         inputs = tuple((place, seen.steps) for place, seen in planned.inputs)
-        result = back(planned.output.steps, planned.shape)
-        _calls[key] = FunctionCall(kernel, inputs, planned.output.steps, result, settings.threads)
+        copies = output.copied is not None
+        result = (*back(output.steps, planned.shape), *([(COPY, None)] if copies and out is None else []))
+        _calls[key] = FunctionCall(kernel, inputs, output.steps, copies, result, settings.threads)
         return _calls[key]
 
 
 def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
     goal = planned.goal(settings.chosen(), settings.threads == 1)
-    key = goal.spec, goal.signature, goal.name, settings
+    key = goal.spec, goal.signature, goal.name, attrs.evolve(settings, copy=True)
     if key not in _kernels:
         _kernels[key] = pipeline.compile(goal, progress=settings.progress, budget=settings.limits())
     return _kernels[key]

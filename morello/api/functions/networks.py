@@ -35,15 +35,18 @@ def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
     return FunctionPlan("softmax", Softmax(dim=groups.index([along])), made.shape, ((0, src),), made, x.shape)
 
 
-def plan_gelu(form: Literal["erf", "tanh"], arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
+def plan_gelu(
+    form: Literal["erf", "tanh", "none"], arrays: Sequence[np.ndarray], out: np.ndarray | None
+) -> FunctionPlan:
     """Return the plan of `gelu`. Raises ArgumentError for an unknown form."""
-    if form not in ("erf", "tanh"):
-        raise ArgumentError(f"gelu: form is {form!r}", "it is 'erf' or 'tanh'")
+    if form not in ("erf", "tanh", "none"):
+        raise ArgumentError(f"gelu: form is {form!r}", "it is 'erf' ('none' in torch) or 'tanh'")
     x = ArrayView.of(arrays[0], "gelu: x")
     y = result_like("gelu", x.dtype, x.shape, out)
     groups = merged([x, y])
     src, made = x.grouped(groups), y.grouped(groups)
-    return FunctionPlan("gelu", Gelu(form=form), made.shape, ((0, src),), made, x.shape)
+    op = Gelu(form="erf" if form == "none" else form)
+    return FunctionPlan("gelu", op, made.shape, ((0, src),), made, x.shape)
 
 
 def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -63,7 +66,7 @@ def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | 
     groups = groups if len(groups) > 1 else [[], *groups]
     src, made = x.grouped(groups), y.grouped(groups)
     # Calls accept vectors without the leading dimensions of size 1.
-    rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=()) for one in others]
+    rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=one.steps) for one in others]
     inputs = (src, *rows)
     norm = attrs.evolve(NORMS["LayerNorm"], eps=float(eps))
     graph = norm.arranged(len(groups))
@@ -85,6 +88,8 @@ def plan_conv2d(
     strides, pads = _pair("stride", stride, 1), _pair("padding", padding, 0)
     dilations = _pair("dilation", dilation, 1)
     (b, channels, *image), (filters, c, *size) = x.shape, w.shape
+    if 0 in size:
+        raise ArgumentError(f"conv2d: w has shape {w.shape}", "its filters have at least one row and column")
     if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
         raise ArgumentError(
             f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
@@ -110,7 +115,7 @@ def plan_conv2d(
 
 
 def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
-    """Return the plan of `attention`. Raises ArgumentError for shapes that do not fit, or a batch that needs copies."""
+    """Return the plan of `attention`. Raises ArgumentError for shapes that do not fit."""
     seen = [ArrayView.of(array, f"attention: {name}") for array, name in zip(arrays, "qkv", strict=True)]
     shapes = [one.shape for one in seen]
     q, k, v = shapes
@@ -118,6 +123,8 @@ def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.nd
         raise ArgumentError(
             f"attention: q has shape {q}, k {k} and v {v}", "they are …×m×d, …×n×d and …×n×e, with one batch for all"
         )
+    if not q[-1]:
+        raise ArgumentError(f"attention: q has shape {q}", "its rows have at least one value")
     factor = 1 / math.sqrt(q[-1]) if scale is None else scale
     if not isinstance(factor, Real) or not math.isfinite(factor):
         raise ArgumentError(f"attention: scale is {scale!r}", "it is a number")
@@ -126,9 +133,11 @@ def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.nd
     operands = []
     for one, name in zip((*seen, y), ("q", "k", "v", "out"), strict=True):
         if not one.joins(batch):
-            raise ArgumentError(
-                f"attention: the batch of {name} has shape {q[:-2]}, and no single stride steps through it",
-                f"pass a copy of {name}: numpy.ascontiguousarray(...)" if name != "out" else "leave out `out`",
+            one = one.copy(
+                ArgumentError(
+                    f"attention: the batch of {name} has shape {q[:-2]}, and no single stride steps through it",
+                    f"pass a copy of {name}: numpy.ascontiguousarray(...)" if name != "out" else "leave out `out`",
+                )
             )
         # The right operand of the product is d×n, the transpose of k.
         order = (*batch, *(reversed(last) if name == "k" else last))

@@ -1,12 +1,13 @@
-"""Plans of einsum: expressions of two arrays as products of matrices, without copies.
+"""Plans of einsum: expressions of two arrays as products of matrices.
 
 Letters in both operands and the result are the batch. Letters in one operand and the result are rows or columns.
 Letters that the result lacks are summed over. Several letters of a kind become one dimension if one stride steps
-through them.
+through them, in a copy if need be.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,26 +52,40 @@ class Term:
                 return group
         return None
 
-    def viewed(self, batch: str, groups: Sequence[str], repeats: int) -> ArrayView:
-        """Return the array with a dimension for the batch, if not empty, and for each group.
+    def viewed(self, batch: str, groups: Sequence[str], sizes: Mapping[str, int], what: str) -> ArrayView:
+        """Return the array with a dimension for the batch, if not empty, and for each group; scattered ones in a copy.
 
-        An array without letters of the batch is repeated `repeats` times.
+        An array without letters of the batch is repeated.
         """
         own = (batch, *groups) if set(batch) & set(self.letters) else groups
         ordered = self.seen.ordered(self.order(own))
-        first, place = len(ordered.shape) - sum(map(len, own)), 0
-        axes = []
-        for group in own:
-            axes.append(range(first + place, first + place + len(group)))
-            place += len(group)
-        grouped = ordered.grouped(axes)
+        if group := self.scattered(own):
+            place = itertools.count(len(ordered.shape) - len(self.letters.replace(_NONE, "")))
+            letters = "".join(own)
+            aligned = ordered.grouped([[next(place)] if one in self.letters else [] for one in letters])
+            ordered = aligned.copy(self._error(what, group, own), [sizes[one] for one in letters])
+        place = itertools.count(len(ordered.shape) - sum(map(len, own)))
+        grouped = ordered.grouped([[next(place) for _ in group] for group in own])
+        repeats = math.prod(sizes[one] for one in batch)
         return grouped.repeated(repeats) if batch and len(own) == len(groups) else grouped
+
+    def _error(self, what: str, group: str, groups: Sequence[str]) -> ArgumentError:
+        """Return the error for a group that is scattered in memory, or that the term has only in part."""
+        letters = "".join(groups)
+        if not set(group) <= set(self.letters):
+            return ArgumentError(f"{what}: {self.name} has only a part of the batch", "repeat it first: numpy.repeat")
+        copy = f"numpy.ascontiguousarray(array.transpose({tuple(self.order(groups))})), with the letters {letters!r}"
+        ours = self.name.startswith("operand")
+        return ArgumentError(
+            f"{what}: {', '.join(group)} are one dimension of the product, but are not adjacent in {self.name}",
+            f"pass a copy: {copy}" if ours else f"write the result as {letters!r} and transpose it",
+        )
 
 
 def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
     """Return the plan of an expression of two arrays for the function `name`.
 
-    Raises ArgumentError if the expression is not a product, or needs copies of these arrays.
+    Raises ArgumentError if the expression is not a product.
     """
     what = name if name != "einsum" else f"einsum {expression!r}"
     *inputs, result = _letters(what, expression, [array.ndim for array in arrays])
@@ -86,6 +101,8 @@ def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: 
 
 
 def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping[str, int]) -> FunctionPlan:
+    if 0 in sizes.values():
+        return FunctionPlan(name, Matmul(), (), (), out.seen, out.seen.shape)
     left, right = terms
     kept = out.letters.replace(_NONE, "")
     rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (right, left))
@@ -94,15 +111,15 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
     # The result's last axis gives the columns, so that its rows are vectors; a matrix times a vector is a row, too.
     places = (1, 0) if kept and kept[-1] in rows else (0, 1)
     lhs, rhs = (terms[place] for place in places)
-    for batch, m, k, n in _dimensions(lhs, rhs, kept):
-        ways = ((lhs, (m, k)), (rhs, (k, n)), (out, (m, n)))
-        if all(term.scattered((batch, *groups)) is None for term, groups in ways):
-            b, *others = (math.prod(sizes[one] for one in letters) for letters in (batch, m, k, n))
-            one, other, made = (term.viewed(batch, groups, b) for term, groups in ways)
-            shape = (b, *others) if batch else tuple(others)
-            inputs = tuple(zip(places, (one, other), strict=True))
-            return FunctionPlan(name, Matmul(), shape, inputs, made, out.seen.shape)
-    raise _scattered(what, lhs, rhs, out)
+    parts = ((lhs, (1, 2)), (rhs, (2, 3)), (out, (1, 3)))
+    choices = [
+        (dims, [term.viewed(dims[0], [dims[one] for one in own], sizes, what) for term, own in parts])
+        for dims in _dimensions(lhs, rhs, kept)
+    ]
+    dims, views = min(choices, key=lambda choice: sum(math.prod(view.shape) for view in choice[1] if view.copied))
+    shape = tuple(math.prod(sizes[one] for one in letters) for letters in dims)
+    inputs = tuple(zip(places, views, strict=False))
+    return FunctionPlan(name, Matmul(), shape if dims[0] else shape[1:], inputs, views[2], out.seen.shape)
 
 
 def _dimensions(lhs: Term, rhs: Term, kept: str) -> Iterator[tuple[str, str, str, str]]:
@@ -132,15 +149,20 @@ def _values(name: str, terms: Sequence[Term], out: Term, kept: str) -> FunctionP
 
 def _letters(what: str, expression: str, ranks: Sequence[int]) -> list[str]:
     """Return a letter for each axis of the operands, then of the result. Raises ArgumentError for invalid text."""
+    if not isinstance(expression, str):
+        raise ArgumentError(
+            f"einsum: expected an expression, got {type(expression).__name__}", "pass it first, as text"
+        )
     match = re.fullmatch(r"([a-zA-Z.]*(?:,[a-zA-Z.]*)*)(?:->([a-zA-Z.]*))?", expression.replace(" ", ""))
     if match is None:
         raise ArgumentError(f"{what} is not an expression", "write letters of axes, as in 'bmk,bkn->bmn'")
     texts = match[1].split(",")
-    if len(texts) != 2 or len(ranks) != 2:
-        raise ArgumentError(
-            f"{what} names {len(texts)} operands and got {len(ranks)}",
-            "products have two operands: call it for each pair",
-        )
+    if len(texts) != len(ranks):
+        raise ArgumentError(f"{what} names {len(texts)} operands and got {len(ranks)}", "pass an array for each")
+    if len(ranks) == 1:
+        raise ArgumentError(f"{what} has one operand, a product has two", "views and sums of one: numpy.einsum")
+    if len(ranks) != 2:
+        raise ArgumentError(f"{what} has {len(ranks)} operands, a product has two", "call it for each pair")
     if match[2] is None:
         once = (one for one in set(match[1]) - {",", "."} if match[1].count(one) == 1)
         texts.append(("..." if "..." in match[1] else "") + "".join(sorted(once)))
@@ -190,21 +212,3 @@ def _check_letters(what: str, inputs: Sequence[str], terms: Sequence[Term], resu
                     f"{what}: {one} is only in {term.name}, and not in the result",
                     "sum over it first: numpy.sum",
                 )
-
-
-def _scattered(what: str, lhs: Term, rhs: Term, out: Term) -> ArgumentError:
-    """Return the error for letters that form one dimension of the product, but are scattered in memory."""
-    kept = out.letters.replace(_NONE, "")
-    batch, m, k, n = next(_dimensions(lhs, rhs, kept))
-    for term, groups in ((lhs, (batch, m, k)), (rhs, (batch, k, n)), (out, (batch, m, n))):
-        if group := term.scattered(groups):
-            letters = "".join(groups)
-            copy = (
-                f"numpy.ascontiguousarray(array.transpose({tuple(term.order(groups))})), with the letters {letters!r}"
-            )
-            hint = f"write the result as {letters!r} and transpose it" if term is out else f"pass a copy: {copy}"
-            return ArgumentError(
-                f"{what}: {', '.join(group)} are one dimension of the product, but are not adjacent in {term.name}",
-                hint,
-            )
-    return ArgumentError(f"{what}: an operand has only a part of the batch", "repeat it first: numpy.repeat, or a copy")

@@ -1,4 +1,4 @@
-"""Arrays as operands without copies: which axes form each dimension, and the resulting layout."""
+"""Arrays as operands: which axes form each dimension, the resulting layout, and copies where no stride fits."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from morello.ir.layout import Dynamic, Layout
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 
-#: Methods of an array with their argument, in order. torch has `permute` for `transpose`.
+#: Steps from an array to a view of it, or to a row-major copy in this machine's byte order, with their arguments.
 Steps = tuple[tuple[str, Any], ...]
-ORDER, SHAPE, PART = "transpose", "reshape", "__getitem__"
+ORDER, SHAPE, PART, REPEAT, COPY = "order", "shape", "part", "repeat", "copy"
 
 
 def through(array: Any, steps: Steps) -> Any:
-    """Return the view of an array of numpy or torch after `steps`."""
+    """Return an array of numpy or torch after `steps`."""
+    ours = isinstance(array, np.ndarray)
     for step, argument in steps:
         if step == ORDER:
-            array = array.transpose(argument) if isinstance(array, np.ndarray) else array.permute(argument)
+            array = array.transpose(argument) if ours else array.permute(argument)
         elif step == SHAPE:
             array = array.reshape(argument)
-        else:
+        elif step == PART:
             array = array[argument]
+        elif step == REPEAT:
+            array = np.broadcast_to(array, argument) if ours else array.broadcast_to(argument)
+        else:
+            array = np.array(array, array.dtype.newbyteorder("="), order="C") if ours else array.contiguous()
     return array
 
 
 def dtype_of(given: np.dtype, what: str) -> DType:
     """Return the data type of an array's values. Raises ArgumentError for unsupported types."""
     for dtype in ALL:
-        if dtype.numpy == given:
+        if dtype.numpy == given.newbyteorder("="):
             return dtype
     names = ", ".join(dtype.numpy.name for dtype in ALL)
     raise ArgumentError(f"{what} has values of type {given}", f"convert them to one that kernels take: {names}")
@@ -44,32 +49,46 @@ def dtype_of(given: np.dtype, what: str) -> DType:
 
 @attrs.frozen
 class ArrayView:
-    """A view of an array: data type, shape, strides in values, and the steps from the array to it."""
+    """A view of an array: data type, shape, strides in values, and the steps from the array to it.
+
+    If they copy values, `copied` is the error that says why.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     steps: Steps = ()
+    copied: ArgumentError | None = attrs.field(default=None, eq=False)
 
     @classmethod
     def of(cls, array: np.ndarray, what: str) -> ArrayView:
         """Return the view of a whole array. Raises ArgumentError for arrays that no kernel takes; `what` names it."""
         dtype = dtype_of(array.dtype, what)
-        if 0 in array.shape:
-            raise ArgumentError(f"{what} has no values: its shape is {array.shape}", "sizes are at least 1")
         strides = [divmod(stride, dtype.bytes) for stride in array.strides]
+        seen = cls(dtype, array.shape, tuple(stride for stride, _ in strides))
+        if not array.dtype.isnative:
+            swap = "array.astype(array.dtype.newbyteorder('='))"
+            error = ArgumentError(f"{what} has values of type {array.dtype}, in the other byte order", f"pass {swap}")
+            return seen.copy(error)
         if any(rest for (_, rest), size in zip(strides, array.shape, strict=True) if size > 1):
-            raise ArgumentError(
-                f"{what} has strides {array.strides}, which are not all multiples of {dtype.bytes} bytes",
-                "pass a copy: array.copy()",
+            return seen.copy(
+                ArgumentError(
+                    f"{what} has strides {array.strides}, which are not all multiples of {dtype.bytes} bytes",
+                    "pass a copy: array.copy()",
+                )
             )
-        return cls(dtype, array.shape, tuple(stride for stride, _ in strides))
+        return seen
 
     @classmethod
     def fresh(cls, dtype: DType, shape: Sequence[int]) -> ArrayView:
         """Return the view of a new, row-major array."""
-        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        return cls(dtype, tuple(shape), strides)
+        return cls(dtype, tuple(shape), _row_strides(shape))
+
+    def copy(self, why: ArgumentError, shape: Sequence[int] | None = None) -> ArrayView:
+        """Return the view of a row-major copy, repeated along axes of size 1 to `shape`."""
+        shape = self.shape if shape is None else tuple(shape)
+        steps = self.steps if shape == self.shape else (*self.steps, (REPEAT, shape))
+        return ArrayView(self.dtype, shape, _row_strides(shape), (*steps, (COPY, None)), self.copied or why)
 
     def ordered(self, order: Sequence[int]) -> ArrayView:
         """Return the view with its axes in this order."""
@@ -77,32 +96,31 @@ class ArrayView:
         if order == tuple(range(len(order))):
             return self
         shape, strides = ([values[axis] for axis in order] for values in (self.shape, self.strides))
-        return ArrayView(self.dtype, tuple(shape), tuple(strides), (*self.steps, (ORDER, order)))
+        return attrs.evolve(self, shape=tuple(shape), strides=tuple(strides), steps=(*self.steps, (ORDER, order)))
 
     def grouped(self, groups: Sequence[Sequence[int]]) -> ArrayView:
         """Return the view with a dimension for each group of adjacent axes that join; other axes have size 1."""
         shape = tuple(math.prod(self.shape[axis] for axis in group) for group in groups)
         strides = tuple(self.strides[long[-1]] if (long := self._long(group)) else 0 for group in groups)
-        return ArrayView(
-            self.dtype, shape, strides, self.steps if shape == self.shape else (*self.steps, (SHAPE, shape))
-        )
+        steps = self.steps if shape == self.shape else (*self.steps, (SHAPE, shape))
+        return attrs.evolve(self, shape=shape, strides=strides, steps=steps)
 
     def repeated(self, times: int) -> ArrayView:
         """Return the view repeated in a batch of size `times`; `steps` lead to one element of the batch."""
-        return ArrayView(self.dtype, (times, *self.shape), (0, *self.strides), self.steps)
+        return attrs.evolve(self, shape=(times, *self.shape), strides=(0, *self.strides))
 
     def parted(self, part: tuple[slice, ...]) -> ArrayView:
         """Return a part of the view with the same first value."""
         shape = tuple(len(range(*each.indices(size))) for each, size in zip(part, self.shape, strict=True))
         steps = self.steps if shape == self.shape else (*self.steps, (PART, part))
-        return ArrayView(self.dtype, shape, self.strides, steps)
+        return attrs.evolve(self, shape=shape, steps=steps)
 
     def split(self, axis: int, parts: int) -> ArrayView:
         """Return the view with an axis split in two; the first has size `parts`."""
         size = self.shape[axis] // parts
         shape = (*self.shape[:axis], parts, size, *self.shape[axis + 1 :])
         strides = (*self.strides[:axis], self.strides[axis] * size, *self.strides[axis:])
-        return ArrayView(self.dtype, shape, strides, (*self.steps, (SHAPE, shape)))
+        return attrs.evolve(self, shape=shape, strides=strides, steps=(*self.steps, (SHAPE, shape)))
 
     def joins(self, group: Sequence[int]) -> bool:
         """Return whether one stride steps through these axes, the slowest first."""
@@ -125,6 +143,10 @@ class ArrayView:
                 break
             run, contig = run * self.shape[axis], contig + 1
         return target.state(target.levels[-1].name, self.dtype, Layout(tuple(map(Dynamic, axes))), contig=contig)
+
+
+def _row_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> ArrayView:
