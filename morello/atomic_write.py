@@ -1,4 +1,4 @@
-"""A staging path for files and folders, so that no reader sees a partial one, even after a kill."""
+"""Files and folders written through a staging path, so that no reader sees a partial one, even after a kill."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from morello.errors import MorelloError
 
 #: Seconds before an unlocked staging folder counts as abandoned: its owner may not have locked it yet.
 _GRACE = 60.0
@@ -51,3 +53,37 @@ def _remove_abandoned(folder: Path) -> None:
             shutil.rmtree(folder)
     finally:
         os.close(lock)
+
+
+def check_writable(path: str, source: str) -> None:
+    """Raise MorelloError if `path` cannot be written to, or is the file `source`."""
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
+        raise MorelloError(f"cannot write {path}: it is a directory", "name a file in it")
+    if place.exists() and os.path.exists(source) and place.samefile(source):
+        raise MorelloError(f"cannot write {path}: it is the Spec file itself", "choose another name")
+    if not place.parent.is_dir():
+        raise MorelloError(f"cannot write {path}: directory {place.parent} does not exist", f"mkdir -p {place.parent}")
+    touched = [place] if _is_special(place) else [place.parent, *([place] if place.exists() else [])]
+    if not all(os.access(one, os.W_OK) for one in touched):
+        raise MorelloError(f"cannot write {path}: permission denied", "choose a path that you may write to")
+
+
+def write_file(path: str | Path, data: bytes) -> None:
+    """Replace `path` atomically; write to devices and pipes directly. Raises MorelloError on failure."""
+    place = Path(os.path.realpath(path))
+    try:
+        if _is_special(place):
+            place.write_bytes(data)
+            return
+        with staging_path(place) as aside:
+            aside.write_bytes(data)
+            os.replace(aside, place)
+    except OSError as error:
+        raise MorelloError(
+            f"cannot write {path}: {error.strerror or error}", "free some space, or choose another path"
+        ) from error
+
+
+def _is_special(place: Path) -> bool:
+    return place.exists() and not place.is_file()

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from morello.atomic_write import staging_path
-from morello.cli.output import write_file
+from morello.atomic_write import staging_path, write_file
 from morello.db.file import DatabaseFile
 from morello.errors import MorelloError
 
@@ -29,7 +28,7 @@ os.link = os.replace = stay
 #: How a database and any other file is made.
 WAYS = {
     "database": ("from morello.db.file import DatabaseFile", "DatabaseFile(sys.argv[1])"),
-    "output": ("from morello.cli.output import write_file", "write_file(sys.argv[1], b'new')"),
+    "output": ("from morello.atomic_write import write_file", "write_file(sys.argv[1], b'new')"),
 }
 
 

@@ -1,49 +1,88 @@
-"""The Python API: goals, kernels, and functions on arrays."""
+"""The Python API: goals, kernels, functions on arrays, and a function for everything that a command does."""
+
+# ruff: noqa: F401
 
 from morello.lazy import lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from morello.api.candidates import KernelCandidate, kernel_candidates
+    from morello.api.databases import (
+        DatabaseStats,
+        TablePlane,
+        all_targets,
+        database_stats,
+        drop_measured,
+        largest_tables,
+        measured_programs,
+        open_database,
+        outdated,
+        read_source,
+        table_plane,
+    )
     from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.api.goals import Goal
     from morello.api.kernel import Kernel
+    from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
+    from morello.api.parallel import synthesize_all
     from morello.api.pipeline import DEFAULT_EXPANSIONS, compile, goal, goal_from, parse, synthesize
+    from morello.api.precomputing import is_spec, parse_families, precompute, specs_up_to
+    from morello.api.rooflines import Roofline, roofline
+    from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
+    from morello.api.targets import TargetDescription, TargetList, describe_target, list_targets
+    from morello.build.cache import CacheContents, cache_contents, clear_cache, limit_cache, parse_size
+    from morello.build.toolchain import find_compiler
+    from morello.calibration.machine import Calibration, calibrate_target
+    from morello.codegen.library import check_names
+    from morello.codegen.threads import MAX_THREADS
+    from morello.db.default import database, default_path
+    from morello.db.export_import import export_lines, import_tables
+    from morello.db.maintenance import Difference, damage, differences, prune, recompute
+    from morello.db.store import SpecStore
     from morello.errors import MorelloError
+    from morello.report.explanation import Explanation
     from morello.run.arrays import empty, pack, unpack
-    from morello.search.budget import SearchBudget
+    from morello.run.metrics import Reading
+    from morello.search.budget import SearchBudget, available_memory
+    from morello.verify.check import CheckReport
+    from morello.verify.reference import REFERENCE_NAME, reference_target
 
-_MODULES = {
-    "morello.api.functions": ("attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"),
-    "morello.api.goals": ("Goal",),
-    "morello.api.kernel": ("Kernel",),
-    "morello.api.pipeline": ("DEFAULT_EXPANSIONS", "compile", "goal", "goal_from", "parse", "synthesize"),
-    "morello.errors": ("MorelloError",),
-    "morello.run.arrays": ("empty", "pack", "unpack"),
-    "morello.search.budget": ("SearchBudget",),
+#: The exported names of each module.
+_NAMES = {
+    "morello.api.candidates": "KernelCandidate kernel_candidates",
+    "morello.api.databases": "DatabaseStats TablePlane all_targets database_stats drop_measured largest_tables "
+    "measured_programs open_database outdated read_source table_plane",
+    "morello.api.functions": "attention conv2d einsum gelu layer_norm matmul softmax",
+    "morello.api.goals": "Goal",
+    "morello.api.kernel": "Kernel",
+    "morello.api.library": "build_library library_name make_library named_by_target spec_file",
+    "morello.api.parallel": "synthesize_all",
+    "morello.api.pipeline": "DEFAULT_EXPANSIONS compile goal goal_from parse synthesize",
+    "morello.api.precomputing": "is_spec parse_families precompute specs_up_to",
+    "morello.api.rooflines": "Roofline roofline",
+    "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
+    "morello.api.targets": "TargetDescription TargetList describe_target list_targets",
+    "morello.build.cache": "CacheContents cache_contents clear_cache limit_cache parse_size",
+    "morello.build.toolchain": "find_compiler",
+    "morello.calibration.machine": "Calibration calibrate_target",
+    "morello.codegen.library": "check_names",
+    "morello.codegen.threads": "MAX_THREADS",
+    "morello.db.default": "database default_path",
+    "morello.db.export_import": "export_lines import_tables",
+    "morello.db.maintenance": "Difference damage differences prune recompute",
+    "morello.db.store": "SpecStore",
+    "morello.errors": "MorelloError",
+    "morello.report.explanation": "Explanation",
+    "morello.run.arrays": "empty pack unpack",
+    "morello.run.metrics": "Reading",
+    "morello.search.budget": "SearchBudget available_memory",
+    "morello.verify.check": "CheckReport",
+    "morello.verify.reference": "REFERENCE_NAME reference_target",
 }
+_EXPORTS = {module: names.split() for module, names in _NAMES.items()}
 
-__all__ = [
-    "DEFAULT_EXPANSIONS",
-    "Goal",
-    "Kernel",
-    "MorelloError",
-    "SearchBudget",
-    "attention",
-    "compile",
-    "conv2d",
-    "einsum",
-    "empty",
-    "gelu",
-    "goal",
-    "goal_from",
-    "layer_norm",
-    "matmul",
-    "pack",
-    "parse",
-    "softmax",
-    "synthesize",
-    "unpack",
-]
+if not TYPE_CHECKING:
+    __all__ = sorted(name for names in _EXPORTS.values() for name in names)
 
 
-__getattr__, __dir__ = lazy(__name__, _MODULES)
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)

@@ -13,7 +13,7 @@ from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
-from morello.frontend.specfile import show_spec
+from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
 from morello.ir.layout import Layout
 from morello.ir.signature import Signature
@@ -131,6 +131,22 @@ class Goal:
         return self.impl if self.before_search is None else self.before_search
 
     @property
+    def is_scheduled(self) -> bool:
+        """Return whether the steps taken by hand leave no Spec to search."""
+        return next(leaves(self.scheduled), None) is None
+
+    @property
+    def spec_lines(self) -> str:
+        """Return the Spec over several lines, with the operation's names."""
+        return show_spec(self.spec, self.target, self.plain)
+
+    @property
+    def spec_file(self) -> str:
+        """Return a Spec file of the goal with the steps taken so far."""
+        declared = Declaration(self.name, self.spec, schedule_of(self.impl), self.signature)
+        return show_file(SpecFile(self.target, (declared,)))
+
+    @property
     def low(self) -> int:
         """Return the proven lower bound of the costs of all programs that have the steps taken by hand.
 
@@ -157,7 +173,7 @@ class Goal:
         cost, low = cost_and_peak(self.impl).cost, self.low
         if self.measured is not None:
             return f"nothing is proven: {self.measured.words}"
-        if next(leaves(self.scheduled), None) is None:
+        if self.is_scheduled:
             return "as scheduled"
         if low >= cost:
             return "optimal"

@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -82,7 +82,7 @@ def unusable(folder: Path, reason: str) -> ToolchainError:
 
 
 def size_limit() -> int:
-    """Return the size limit of the cache in bytes: MORELLO_CACHE_LIMIT, the one of `set_limit`, or 1 GiB.
+    """Return the size limit of the cache in bytes: MORELLO_CACHE_LIMIT, the one of `limit_cache`, or 1 GiB.
 
     Raises ToolchainError for text that is not a size.
     """
@@ -102,7 +102,7 @@ def size_limit() -> int:
     return size
 
 
-def set_limit(size: int) -> None:
+def limit_cache(size: int) -> None:
     """Set the size limit of the cache in bytes, and evict entries above it. Raises ToolchainError."""
     folder = cache_directory()
     try:
@@ -120,6 +120,25 @@ def parse_size(text: str) -> int | None:
     return int(parsed[1]) * _UNITS[parsed[2] or ""] if parsed else None
 
 
+@attrs.frozen
+class CacheContents:
+    """The user's cache folder, its limit in bytes, and the number of entries and bytes of each kind."""
+
+    folder: Path
+    limit: int
+    kinds: Mapping[str, tuple[int, int]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.kinds.values())
+
+
+def cache_contents() -> CacheContents:
+    """Return the contents of the user's cache. Raises ToolchainError for a wrong limit."""
+    folder = user_folder()
+    return CacheContents(folder, size_limit(), contents(folder))
+
+
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the number of entries of each kind, and their bytes."""
     found: dict[str, tuple[int, int]] = dict.fromkeys(_KINDS, (0, 0))
@@ -129,7 +148,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def clear() -> tuple[int, int]:
+def clear_cache() -> tuple[int, int]:
     """Remove all entries; return their number and bytes. Raises ToolchainError."""
     folder = cache_directory()
     entries = [*_entries(folder)]

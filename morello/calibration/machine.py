@@ -6,21 +6,22 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
-from morello.build.toolchain import Compiler, thread_flags
+from morello.build.toolchain import Compiler, available_compilers, find_compiler, thread_flags
 from morello.calibration.levels import LevelFit, fit_levels, footprints
-from morello.calibration.meter import Timer, UnitMeter
+from morello.calibration.meter import BUSY, Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
 from morello.codegen.threads import RUNTIME
 from morello.errors import MorelloError
 from morello.host import missing_features
-from morello.kernels.target import Target
+from morello.kernels.target import BASE, Target
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile
-from morello.plugins.profile_choice import microarchitectures
+from morello.plugins.profile_choice import ProfileLike, microarchitectures
+from morello.plugins.registry import Registry, installed
 
 #: Approximate limits of the time, in seconds.
 _LONGEST, _QUICKEST = 150, 30
@@ -57,12 +58,86 @@ class Line:
 class Calibration:
     """A profile and its measurements. `waited` is the share of the time in which another program had the core."""
 
+    target: Target
     profile: Profile
     levels: tuple[LevelFit, ...]
     tables: tuple[MeasuredTable, ...]
     lines: tuple[Line, ...]
     waited: float
     seconds: float
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of costs."""
+        return self.target.info.cost_unit or "units"
+
+    @property
+    def busy(self) -> bool:
+        """Return whether another program had the core for so long that costs may be wrong."""
+        return self.waited > BUSY
+
+    @property
+    def cpu(self) -> str:
+        """Return the microarchitecture of this machine."""
+        return microarchitectures()[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the measurements as plain data, as `morello calibrate --json` prints them."""
+        return {
+            "target": self.target.name,
+            "unit": self.unit,
+            "seconds": self.seconds,
+            "waited": self.waited,
+            "lines": [attrs.asdict(one) for one in self.lines],
+            "levels": [
+                {"level": one.level, "hit": one.hit, "miss": one.miss, "points": [list(point) for point in one.points]}
+                for one in self.levels
+            ],
+            "profile": self.profile.text(),
+        }
+
+
+def calibrate_target(
+    name: str | None = None,
+    *,
+    profile: ProfileLike | None = None,
+    cc: str | None = None,
+    profile_name: str = "",
+    quick: bool = False,
+    progress: Progress = lambda what: None,
+) -> Calibration:
+    """Measure the costs of an installed target on this machine; `name` may be omitted if only one can be measured.
+
+    `profile` has the current costs. The new one is called `profile_name`, by default as the CPU. It is that of the
+    compiler `cc`; without it, all installed compilers are compared. Raises what `calibrate` raises.
+    """
+    registry = installed()
+    chosen = name or _only_target(registry)
+    target, clock = registry.target(chosen, profile), registry.contributions(chosen).clock
+    if clock is None:
+        raise MorelloError(
+            f"the cost unit of target {chosen} has no known duration",
+            "its plugin declares no `clock` in its TargetPlugin",
+        )
+    compiler = find_compiler(cc)
+    compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
+    name = profile_name if profile_name not in ("", BASE) else microarchitectures()[0]
+    return calibrate(
+        target, clock, registry.contributions(chosen).measurements, compilers, name=name, quick=quick, progress=progress
+    )
+
+
+def _only_target(registry: Registry) -> str:
+    """Return the only target that this machine can measure. Raises MorelloError if there is not exactly one."""
+    able = [
+        name
+        for name in registry.names
+        if registry.contributions(name).clock and not missing_features(registry.target(name).info.cpu_features)
+    ]
+    if len(able) != 1:
+        names = ", ".join(able) or "none"
+        raise MorelloError(f"targets that can be measured here are {names}", "choose one with --target NAME")
+    return able[0]
 
 
 def calibrate(
@@ -128,6 +203,7 @@ def calibrate(
         tables={one.name: one.rows for one in tables},
     )
     return Calibration(
+        target=target,
         profile=profile,
         levels=tuple(levels),
         tables=tuple(tables),

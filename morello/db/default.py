@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
 from weakref import WeakValueDictionary
@@ -30,30 +29,11 @@ def default_path() -> Path | None:
     return user_folder() / "specs.db"
 
 
-def default_store(report: Callable[[MorelloError], None]) -> SpecStore | None:
-    """Return the default database, made if necessary; None if it is off or cannot be used, which is reported.
-
-    It is a tolerant one: its first failure is reported, and it stores and finds nothing from then on.
-    """
-    path = default_path()
-    if path is None:
-        return None
-    try:
-        make_private(path.parent)
-        return SpecStore(path, report=report, tolerant=True)
-    except OSError as error:
-        message = f"database {path}: its folder cannot be made: {error.strerror or error}"
-        report(MorelloError(message, "set MORELLO_DB to a path that can be written, or to off"))
-    except MorelloError as error:
-        report(error)
-    return None
-
-
 def database(given: DatabaseLike) -> SpecStore | None:
     """Return the database that a function was given. A file is made if it does not exist.
 
-    A later failure to store in it, and any failure of the default one, is a NotSaved warning. Raises MorelloError for
-    another path that cannot be used, and for a value that is not a database.
+    Any failure of the default one is a NotSaved warning, after which it is not used. Raises MorelloError for another
+    path that cannot be used, and for a value that is not a database.
     """
     if isinstance(given, SpecStore):
         return given
@@ -69,11 +49,21 @@ def database(given: DatabaseLike) -> SpecStore | None:
         return None
     key = given is None, str(path.absolute())
     with _opening:
-        store = _open.get(key) or (default_store(_warn) if given is None else SpecStore(path, report=_warn))
+        store = _open.get(key) or (_open_default(path) if given is None else SpecStore(path))
         if store is not None:
             _open[key] = store
     return store
 
 
-def _warn(error: MorelloError) -> None:
-    warnings.warn(f"going on without a database: {error}", NotSaved, stacklevel=2)
+def _open_default(path: Path) -> SpecStore | None:
+    """Return a tolerant store; None with a NotSaved warning if the file cannot be used."""
+    try:
+        make_private(path.parent)
+        return SpecStore(path, tolerant=True)
+    except OSError as error:
+        message = f"database {path}: its folder cannot be made: {error.strerror or error}"
+        fault = MorelloError(message, "set MORELLO_DB to a path that can be written, or to off")
+    except MorelloError as error:
+        fault = error
+    warnings.warn(f"going on without a database: {fault}", NotSaved, stacklevel=2)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from morello.db.measured import MachineKind, Measured
 from morello.db.program_texts import find_incumbent
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.tables import AnswerTable, FingerprintedTarget, merged_tables, read_tables, table_of, write_tables
-from morello.errors import MorelloError
+from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -57,22 +58,22 @@ class _Cache(threading.local):
 
 
 def _optional(
-    otherwise: Callable[[], Any], *, writes: bool = False
+    otherwise: Callable[[], Any],
 ) -> Callable[[Callable[Concatenate[SpecStore, _P], _T]], Callable[Concatenate[SpecStore, _P], _T]]:
-    """Let a method of a store with `report` return `otherwise()` once anything has failed."""
+    """Let a method of a tolerant store return `otherwise()` once any such method has failed."""
 
     def decorate(method: Callable[Concatenate[SpecStore, _P], _T]) -> Callable[Concatenate[SpecStore, _P], _T]:
         @functools.wraps(method)
         def call(store: SpecStore, *args: _P.args, **options: _P.kwargs) -> _T:
-            if store.report is None or not (writes or store.tolerant):
-                return method(store, *args, **options)
             if store.failed:
                 return otherwise()
             try:
                 return method(store, *args, **options)
             except MorelloError as error:
+                if not store.tolerant:
+                    raise
                 store.failed = True
-                store.report(error)
+                warnings.warn(f"going on without a database: {error}", NotSaved, stacklevel=2)
                 return otherwise()
 
         return call
@@ -83,16 +84,12 @@ def _optional(
 class SpecStore:
     """Answers to Specs, by Spec and by the fingerprint of the target. Answers of other fingerprints are never used.
 
-    May be used by several threads. Raises MorelloError for a file that cannot be used, here and in each method. With
-    `report`, methods that store call it with the first error instead, and do nothing from then on; a `tolerant` store
-    finds nothing from then on, too.
+    May be used by several threads. Raises MorelloError for a file that cannot be used, here and in each method. In a
+    `tolerant` store, the first error of a method is a NotSaved warning; it stores and finds nothing from then on.
     """
 
-    def __init__(
-        self, path: str | Path, *, report: Callable[[MorelloError], None] | None = None, tolerant: bool = False
-    ):
-        self.path = Path(path)
-        self.report, self.tolerant, self.failed = report, tolerant, False
+    def __init__(self, path: str | Path, *, tolerant: bool = False):
+        self.path, self.tolerant, self.failed = Path(path), tolerant, False
         self.file = DatabaseFile(path)
         self._cache = _Cache()
 
@@ -105,7 +102,7 @@ class SpecStore:
         """Drop the tables that this thread has read."""
         self._cache.clear((0, 0))
 
-    @_optional(lambda: None, writes=True)
+    @_optional(lambda: None)
     def add(self, target: Target, blocks: Iterable[AnswerBlock], *, unverified: bool = False) -> None:
         """Store answers that search has found: all of them, or none if that fails.
 
@@ -215,10 +212,12 @@ class SpecStore:
         """Return the programs of a Spec that were measured to be the fastest, one for each kind of machine."""
         return [one for _, one in measured.specs(self.file, target.name, spec)]
 
-    @_optional(lambda: None, writes=True)
     def keep_measured(self, target: Target, spec: Spec, best: Measured) -> None:
-        """Store a program that was measured to be the fastest of a Spec."""
-        measured.write_measured(self.file, target.name, spec, best)
+        """Store a program that was measured to be the fastest of a Spec. A failure is a NotSaved warning."""
+        try:
+            measured.write_measured(self.file, target.name, spec, best)
+        except MorelloError as error:
+            warnings.warn(f"a measured program is not saved: {error}", NotSaved, stacklevel=2)
 
     def forget_measured(self, target: Target, spec: Spec, machine: MachineKind) -> None:
         """Drop the program of a Spec that was measured on such a machine."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from morello.api.kernel import Kernel
-from morello.build.cache import cache_directory, contents, set_limit, size_limit
+from morello.build.cache import cache_directory, contents, limit_cache, size_limit
 from morello.build.library import build
 from morello.build.toolchain import find_compiler
 from morello.errors import ToolchainError
@@ -270,7 +270,7 @@ def test_a_limit_is_stored(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None
     _, new = (_used(build(ONE, (f"-DN={each}",), compiler), 500 - each) for each in range(2))
     size = new.stat().st_size
     assert contents(cache)["libraries"] == (2, 2 * size)
-    set_limit(size + size // 2)
+    limit_cache(size + size // 2)
     assert set(cache.glob("*.so")) == {new}, "what was not used for longest is gone"
     assert size_limit() == size + size // 2
     monkeypatch.setenv("MORELLO_CACHE_LIMIT", "7KB")

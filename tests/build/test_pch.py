@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from morello.build.cache import clear, contents
+from morello.build.cache import clear_cache, contents
 from morello.build.library import build, build_file
 from morello.build.toolchain import Compiler, thread_flags
 from morello.codegen.library import CFile
@@ -71,7 +71,7 @@ def only_entry(cache: Path) -> Path:
 def test_headers_are_read_twice(build_log: Build, cache: Path) -> None:
     assert [of_headers(build_log()) for _ in range(4)] == [["reads"], ["makes", "uses"], ["uses"], ["uses"]]
     assert contents(cache)["precompiled headers"][0] == 1
-    clear()
+    clear_cache()
     assert not [*cache.glob("headers-*")]
     assert of_headers(build_log()) == ["reads"]
 
@@ -87,7 +87,7 @@ def test_code_is_the_same(cache: Path, compiler: Compiler, monkeypatch: pytest.M
     monkeypatch.setenv("MORELLO_CACHE_LIMIT", "1MiB")
     read = built()
     monkeypatch.delenv("MORELLO_CACHE_LIMIT")
-    clear()
+    clear_cache()
     for text in ("/* asks first */\n", "/* asks again */\n"):
         built(text)
     assert built() == read

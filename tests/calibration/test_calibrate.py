@@ -58,7 +58,7 @@ def toy() -> TargetPlugin:
 def machine(toy: TargetPlugin, monkeypatch: pytest.MonkeyPatch) -> Registry:
     """The registry of toy_cpu, on a machine of four CPUs whose costs are known."""
     registry = Registry.of(toy_cpu=toy)
-    monkeypatch.setattr("morello.cli.commands.calibrate.installed", lambda: registry)
+    monkeypatch.setattr("morello.calibration.machine.installed", lambda: registry)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.1, 0.1))
     rows: list[int] = []
@@ -115,7 +115,7 @@ def test_it_shows_old_and_new_with_the_error(machine: Registry) -> None:
 
 def test_compilers_are_compared(machine: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     other = attrs.evolve(find_compiler(), name="occ")
-    monkeypatch.setattr("morello.cli.commands.calibrate.available_compilers", lambda: [other, find_compiler()])
+    monkeypatch.setattr("morello.calibration.machine.available_compilers", lambda: [other, find_compiler()])
     profiles = []
     for options in ([], ["--quick"], ["--cc", find_compiler().command[0]]):
         path = tmp_path / "own.toml"
@@ -169,7 +169,7 @@ def test_refusals(
     changes: dict[str, Any], arguments: list[str], words: str, toy: TargetPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = Registry.of(toy_cpu=attrs.evolve(toy, **changes))
-    monkeypatch.setattr("morello.cli.commands.calibrate.installed", lambda: registry)
+    monkeypatch.setattr("morello.calibration.machine.installed", lambda: registry)
     done = calibrate("--quick", *arguments)
     assert done.exit_code == 1
     assert words in done.stderr
@@ -178,7 +178,7 @@ def test_refusals(
 
 def test_a_machine_that_cannot_run_the_target(machine: Registry, toy: TargetPlugin, monkeypatch: Any) -> None:
     lacking = attrs.evolve(toy, info=attrs.evolve(toy.info, cpu_features=("no_such_feature",)))
-    monkeypatch.setattr("morello.cli.commands.calibrate.installed", lambda: Registry.of(toy_cpu=lacking))
+    monkeypatch.setattr("morello.calibration.machine.installed", lambda: Registry.of(toy_cpu=lacking))
     assert "this machine lacks no_such_feature" in calibrate("--target", "toy_cpu").stderr
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import attrs
@@ -98,10 +99,7 @@ def test_plot(cli, solved, refused, tmp_path):
 
 
 def test_plot_without_matplotlib(cli, solved, refused, monkeypatch, tmp_path):
-    def missing(name: str, package: str | None = None):
-        raise ImportError(name)
-
-    monkeypatch.setattr("morello.cli.plot.importlib.import_module", missing)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     refused(cli("db", "stats", solved, "--plot", str(tmp_path / "a.png")), "plots need matplotlib", "morello[plot]")
     monkeypatch.undo()
     refused(cli("db", "stats", solved, "--axes", "m,n"), "give --plot too", code=2)
@@ -270,7 +268,7 @@ def test_a_faulty_target_stops_only_prune(cli, refused, monkeypatch, tmp_path):
     faulty = TargetPlugin(info=attrs.evolve(TARGET.info, name="faulty"))
     plugin = importlib.import_module("morello_x86_avx2.plugin").PLUGIN
     registry = Registry.of(x86_avx2=plugin, faulty=faulty)
-    monkeypatch.setattr("morello.cli.commands.db.installed", lambda: registry)
+    monkeypatch.setattr("morello.api.databases.installed", lambda: registry)
     path = made(tmp_path / "a.db", block(4))
     shown = cli("db", "stats", path)
     assert ("x86_avx2" in shown.stdout, "(not as installed)" in shown.stdout) == (True, False)
@@ -357,7 +355,7 @@ def test_results_that_cannot_be_saved_are_printed(cli, write, solved, monkeypatc
     result = cli("explain", write(text), "--db", solved)
     assert result.exit_code == 0, result.output
     assert result.stdout.count("searched") == 2
-    assert result.stderr.count("warning: nothing is saved: database") == 1
+    assert result.stderr.count("warning: answers are not saved: database") == 1
 
 
 def test_a_damaged_database_of_an_option_is_an_error(cli, refused, write, solved):

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import pytest
 
-from morello.cli import roofline
-from morello.cli.candidates import FEATURES, REGISTERS, candidates
+from morello import api
+from morello.api.candidates import FEATURES, REGISTERS
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import cost_and_peak
 from morello.kernels.microkernel import OPERATION, PATTERN, SAME, SIZE, TYPES, WHEN, mismatch
@@ -116,14 +116,14 @@ def test_kernels_of_the_list_can_be_selected(cli, write):
     ],
 )
 def test_the_rule_that_is_broken(avx2, text, kernel, rule, detail):
-    found = {one.kernel: one for one in candidates(parse_spec(text, avx2), avx2, avx2)}[kernel]
+    found = {one.kernel: one for one in api.kernel_candidates(parse_spec(text, avx2), avx2, avx2)}[kernel]
     assert (found.cost, found.rule) == (None, rule)
     assert detail in found.detail
 
 
 def test_registers_and_features_are_rules_too(avx2):
     full = parse_spec("(Matmul(1×2×2×8, GL, GL, GL, serial), [64, 0, 32768, 524288, 1073741824])", avx2)
-    tile = next(one for one in candidates(full, avx2, avx2) if one.kernel == "RegisterTile")
+    tile = next(one for one in api.kernel_candidates(full, avx2, avx2) if one.kernel == "RegisterTile")
     assert (tile.cost, tile.rule) == (None, REGISTERS)
     assert re.fullmatch(r"needs VRF: \d+ B of 0 B", tile.detail)
     plain = attrs.evolve(
@@ -131,7 +131,7 @@ def test_registers_and_features_are_rules_too(avx2):
         kernels=tuple(one for one in avx2.kernels if "Vpdpbusd" not in one.name),
         unavailable={one.name: one.cpu_features for one in avx2.kernels if "Vpdpbusd" in one.name},
     )
-    found = candidates(parse_spec("Matmul(1×2×4×8, GL, GL, GL)", avx2), plain, avx2)
+    found = api.kernel_candidates(parse_spec("Matmul(1×2×4×8, GL, GL, GL)", avx2), plain, avx2)
     unavailable = [one for one in found if one.rule == FEATURES]
     assert [one.kernel for one in unavailable] == ["RegisterTileVpdpbusd"]
     assert "lacks avx_vnni" in unavailable[0].detail
@@ -158,7 +158,7 @@ def test_a_kernel_refuses_specs_that_it_does_not_accept(name):
 
 def test_points_of_a_roofline(avx2):
     impl = SearchSession(avx2).synthesize(parse_spec("Matmul(1×13×64×32, GL, GL, GL, serial)", avx2))
-    whole, *parts = roofline.points(impl, avx2)
+    whole, *parts = api.roofline(impl, avx2).points
     flops, operands = 2 * 13 * 64 * 32, 4 * (13 * 64 + 64 * 32 + 13 * 32)
     assert (whole.name, whole.level) == ("program", "GL")
     assert whole.intensity == pytest.approx(flops / operands)
@@ -166,8 +166,9 @@ def test_points_of_a_roofline(avx2):
     assert any(one.is_kernel for one in parts)
     # Some kernel is at least as fast as all of it.
     assert max(one.rate for one in parts if one.is_kernel) >= whole.rate
-    assert roofline.rates(attrs.evolve(avx2, mhz=4000)) == (pytest.approx(40), "GFLOP/s")
-    assert roofline.rates(attrs.evolve(avx2, mhz=None)) == (10, "FLOP per cycle")
+    fast, unknown = (api.roofline(impl, attrs.evolve(avx2, mhz=mhz)) for mhz in (4000, None))
+    assert (fast.scale, fast.unit) == (pytest.approx(40), "GFLOP/s")
+    assert (unknown.scale, unknown.unit) == (10, "FLOP per cycle")
 
 
 def test_roofline(cli, write, refused, tmp_path, monkeypatch):

@@ -148,7 +148,9 @@ def test_other_errors(cli, write, refused, tmp_path):
     refused(cli("precompute", path, *db, "--spec", "zro"), "no Spec 'zro'", "did you mean 'zero'?")
     refused(cli("precompute", str(tmp_path / "none.spec"), *db), "cannot read")
     refused(
-        cli("precompute", path, "--up-to", "4x4", MORELLO_DB="off"), "the default database is switched off", "--db PATH"
+        cli("precompute", path, "--up-to", "4x4", MORELLO_DB="off"),
+        "the default database is switched off",
+        "give a path",
     )
     refused(cli("precompute", path, "--up-to", "4x4", "--db", path), "error: database")
     compose = write("spec two = Compose([Matmul, Matmul], [(1×4×4, GL), (1×4×4, GL), (1×4×4, GL), (1×4×4, GL)])\n")

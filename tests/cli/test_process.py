@@ -1,5 +1,6 @@
 """The program as a process: version, help, targets, progress, Ctrl-C, pipes."""
 
+import inspect
 import json
 import os
 import re
@@ -7,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
+import click
 import pytest
 from morello_reference_c import plugin
 
-from morello import progress
+from morello import api, progress
+from morello.cli import kernels
 from morello.cli.app import DISTRIBUTIONS, core_commands
 from morello.commands import GROUPS
 from morello.ir.ops import by_name
@@ -83,7 +88,7 @@ def extension(level):
 
 def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
     registry = Registry.of(reference_c=plugin, extra=extension("GL"))
-    monkeypatch.setattr("morello.cli.commands.targets.installed", lambda: registry)
+    monkeypatch.setattr("morello.api.targets.installed", lambda: registry)
     assert "extended by plugin extra" in cli("targets", "reference_c").stdout
     (target,) = json.loads(cli("targets", "--json").stdout)["targets"]
     assert [(one["name"], one["contributes"]) for one in target["extended_by"]] == [("extra", {"microkernel": 1})]
@@ -91,7 +96,7 @@ def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
 
 def test_targets_reports_a_faulty_plugin(cli, refused, monkeypatch):
     registry = Registry.of(reference_c=plugin, extra=extension("L7"))
-    monkeypatch.setattr("morello.cli.commands.targets.installed", lambda: registry)
+    monkeypatch.setattr("morello.api.targets.installed", lambda: registry)
     refused(cli("targets", "reference_c"), "error: plugin 'extra', microkernel Clear of target reference_c")
     assert cli("targets").exit_code == 1
 
@@ -213,3 +218,33 @@ def test_each_command_declares_its_group_and_summary() -> None:
         assert command.group in GROUPS
         assert command.summary.endswith(".")
         assert command.load().name == name
+
+
+def subcommands(name: str, command: click.Command) -> Iterator[tuple[str, str]]:
+    """Yield the commands that do something, by name, and the file of each."""
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        assert command.callback
+        yield name, Path(inspect.getfile(inspect.unwrap(command.callback))).read_text(encoding="utf-8")
+    if isinstance(command, click.Group):
+        for each, below in command.commands.items():
+            yield from subcommands(f"{name} {each}", below)
+
+
+def test_commands_do_no_more_than_the_api() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    table = page.split("## Commands")[1].split("\n## ")[0]
+    rows = {
+        name: re.findall(r"`([\w.]+)`", names) for name, names in re.findall(r"^\| `([\w ]+)` \| (.*) \|$", table, re.M)
+    }
+    found = {
+        name: source for one, command in core_commands().items() for name, source in subcommands(one, command.load())
+    }
+    assert rows.keys() == found.keys()
+    shared = Path(kernels.__file__).read_text(encoding="utf-8")
+    for name, source in found.items():
+        for function in rows[name]:
+            owner, _, method = function.rpartition(".")
+            assert (owner or method) in api.__all__
+            assert callable(getattr(getattr(api, owner), method) if owner else getattr(api, method))
+            word = f"kernel.{method}(" if owner else f"api.{method}("
+            assert word in source or word in shared or f"made.{word}" in source, (name, function)

@@ -19,6 +19,8 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 #: The map, and the pages of its parts.
 PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
 PACKAGE = ROOT / "morello"
+#: The layers that commands use: the API, reports, errors and how they are displayed.
+UNDER_COMMANDS = ("api", "atomic_write", "commands", "crash", "errors", "interrupt", "progress", "report")
 #: The layers that serve every target alike.
 NEUTRAL = ["ir", "rewrites", "search", "schedule", "codegen", "db"]
 
@@ -97,6 +99,18 @@ def test_layers_import_from_layers_above() -> None:
         if "." in name and "." in other and order[other.split(".")[1]] > order[name.split(".")[1]]
     }
     assert not wrong
+
+
+def test_commands_import_the_api_only() -> None:
+    wrong = {
+        f"{name} imports {other}"
+        for name, others in import_graph().items()
+        for other in others
+        if name.startswith("morello.cli") and other.split(".")[1:2] not in [[one] for one in ("cli", *UNDER_COMMANDS)]
+    }
+    assert wrong <= {
+        f"{name} imports morello.frontend.diagnostics" for name in ("morello.cli.app", "morello.cli.common")
+    }
 
 
 @pytest.mark.parametrize("layer", NEUTRAL)

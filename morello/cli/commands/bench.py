@@ -8,26 +8,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from morello.api.goals import Goal
-from morello.api.kernel import Kernel
-from morello.build.toolchain import find_compiler
+from morello import api
 from morello.cli.common import (
+    SearchOptions,
+    as_group,
     cc_option,
     json_option,
-    make,
     measured_option,
-    print_compiler,
     print_json,
     seed_option,
     threads_option,
     with_goals,
 )
-from morello.cli.speed import NONE, Speed, against_option, measure, times
-from morello.db.store import SpecStore
-from morello.progress import Spinner
+from morello.cli.kernels import TimingOptions, against_option, make, print_compiler, warn_if_busy
 from morello.report.tables import Column, print_table
-from morello.run.metrics import Reading
-from morello.run.timing import duration
+from morello.report.words import duration
 
 
 @click.command("bench")
@@ -45,15 +40,9 @@ from morello.run.timing import duration
 @measured_option
 @cc_option
 @json_option
+@as_group(TimingOptions, "timing")
 def command(
-    goals: Sequence[Goal],
-    db: SpecStore | None,
-    min_time: float,
-    seed: int,
-    threads: int | None,
-    against: str,
-    cc: str | None,
-    as_json: bool,
+    goals: Sequence[api.Goal], search: SearchOptions, timing: TimingOptions, min_time: float, as_json: bool
 ) -> None:
     """Time the programs of FILE, and a library on the same.
 
@@ -67,34 +56,32 @@ def command(
 
     Programs of a target with metrics are measured by these instead of timed, without a library.
     """
-    find_compiler(cc)  # fail before the search
-    counted: list[tuple[Kernel, Sequence[Reading]]] = []
-    timed: list[tuple[Kernel, Speed]] = []
+    api.find_compiler(search.cc)  # fail before the search
+    counted: list[tuple[api.Kernel, Sequence[api.Reading]]] = []
+    timed: list[tuple[api.Kernel, api.Speed]] = []
     for goal in goals:
-        kernel = make(goal, db, cc).kernel
-        print_compiler(kernel)
-        if goal.target.metrics:
-            with Spinner(f"counting {goal.name}"):
-                counted.append((kernel, kernel.readings(seed)))
+        kernel = make(goal, search).kernel
+        print_compiler(kernel, search)
+        if readings := timing.readings(kernel):
+            counted.append((kernel, readings))
             continue
-        with Spinner(f"timing {goal.name}"):
-            speed = measure(kernel, against, min_time, seed, threads)
-        speed.warn()
+        speed = timing.speed(kernel, min_time)
+        warn_if_busy(speed)
         timed.append((kernel, speed))
     if as_json:
         rows = [(kernel, {"metrics": [_reading(one) for one in found]}) for kernel, found in counted]
         rows += [(kernel, speed.as_dict()) for kernel, speed in timed]
-        print_json([{**_of(kernel), "seed": seed, **facts} for kernel, facts in rows])
+        print_json([{**_of(kernel), "seed": timing.seed, **facts} for kernel, facts in rows])
     elif counted:
         _print_counted(counted)
         if click.get_current_context().get_parameter_source("against") is not ParameterSource.DEFAULT:
-            click.echo(f"not compared: {against} has none of these metrics", err=True)
+            click.echo(f"not compared: {timing.against} has none of these metrics", err=True)
     else:
-        _print(timed, against)
+        _print(timed, timing.against)
         _print_reasons(timed)
 
 
-def _of(kernel: Kernel) -> dict[str, Any]:
+def _of(kernel: api.Kernel) -> dict[str, Any]:
     """Return the JSON facts of a kernel."""
     return {
         "spec": kernel.program.name,
@@ -104,11 +91,11 @@ def _of(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _reading(one: Reading) -> dict[str, Any]:
+def _reading(one: api.Reading) -> dict[str, Any]:
     return {"name": one.metric.name, "value": one.value, "unit": one.metric.unit}
 
 
-def _print_counted(counted: Sequence[tuple[Kernel, Sequence[Reading]]]) -> None:
+def _print_counted(counted: Sequence[tuple[api.Kernel, Sequence[api.Reading]]]) -> None:
     columns = [Column("spec"), Column("target", spare=1), Column("metric"), Column("value", True), Column("unit")]
     rows = [
         (kernel.program.name, kernel.target.name, one.metric.name, one.amount, one.metric.unit)
@@ -118,9 +105,11 @@ def _print_counted(counted: Sequence[tuple[Kernel, Sequence[Reading]]]) -> None:
     print_table(columns, rows)
 
 
-def _print(timed: Sequence[tuple[Kernel, Speed]], against: str) -> None:
+def _print(timed: Sequence[tuple[api.Kernel, api.Speed]], against: str) -> None:
     headings = {"cpu": 0, "median": 2, "wall": 4, "median ": 5, "rate": 0}
-    comparison = {} if against == NONE else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
+    comparison = (
+        {} if against == api.NO_LIBRARY else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
+    )
     columns = [Column("spec"), Column("target", spare=6)]
     columns += [Column(heading.strip(), True, spare=spare) for heading, spare in {**headings, **comparison}.items()]
     rows = []
@@ -128,12 +117,12 @@ def _print(timed: Sequence[tuple[Kernel, Speed]], against: str) -> None:
         report, baseline = speed.report, speed.baseline
         found = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         other = ("–", "–") if baseline is None else (duration(baseline.times.best), duration(baseline.times.median))
-        compared = (*other, times(speed.ratio), times(speed.median_ratio)) if comparison else ()
+        compared = (*other, api.times_text(speed.ratio), api.times_text(speed.median_ratio)) if comparison else ()
         rows.append((kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared))
     print_table(columns, rows)
 
 
-def _print_reasons(timed: Sequence[tuple[Kernel, Speed]]) -> None:
+def _print_reasons(timed: Sequence[tuple[api.Kernel, api.Speed]]) -> None:
     """Print on stderr why programs have no ratio."""
     for kernel, speed in timed:
         if speed.ratio is None and speed.verdict:

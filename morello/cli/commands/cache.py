@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from morello.build import cache
+from morello import api
 from morello.cli.common import json_option, print_json
-from morello.db.default import default_path
-from morello.paths import user_folder
 from morello.report.tables import Column, print_table
 
 
@@ -23,17 +21,15 @@ def command(ctx: click.Context, as_json: bool) -> None:
         if as_json:
             raise click.UsageError(f"--json is for `morello cache`, not for {ctx.invoked_subcommand}")
         return
-    folder, limit = user_folder(), cache.size_limit()
-    found = cache.contents(folder)
-    used = sum(size for _, size in found.values())
+    found = api.cache_contents()
     if as_json:
-        kinds = {kind: {"entries": count, "bytes": size} for kind, (count, size) in found.items()}
-        print_json({"folder": str(folder), "bytes": used, "limit": limit, "kinds": kinds})
+        kinds = {kind: {"entries": count, "bytes": size} for kind, (count, size) in found.kinds.items()}
+        print_json({"folder": str(found.folder), "bytes": found.bytes, "limit": found.limit, "kinds": kinds})
         return
-    click.echo(f"{folder}: {used:,} bytes of at most {limit:,}")
+    _print_size(found)
     columns = [Column("kind"), Column("entries", number=True), Column("bytes", number=True)]
-    print_table(columns, [(kind, f"{count:,}", f"{size:,}") for kind, (count, size) in found.items()])
-    database = default_path()
+    print_table(columns, [(kind, f"{count:,}", f"{size:,}") for kind, (count, size) in found.kinds.items()])
+    database = api.default_path()
     if database is not None and database.exists():
         click.echo(f"\nThe database {database} is separate: `morello db stats default`")
 
@@ -41,8 +37,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @command.command("clear")
 def clear() -> None:
     """Remove all entries; they are built again when needed. Databases stay."""
-    count, size = cache.clear()
-    click.echo(f"{user_folder()}: {count:,} entries of {size:,} bytes removed")
+    count, size = api.clear_cache()
+    click.echo(f"{api.cache_contents().folder}: {count:,} entries of {size:,} bytes removed")
 
 
 @command.command("limit")
@@ -52,13 +48,16 @@ def limit(size: str | None) -> None:
 
     The least recently used entries are removed first. MORELLO_CACHE_LIMIT overrides SIZE.
     """
-    wanted = None if size is None else cache.parse_size(size)
+    wanted = None if size is None else api.parse_size(size)
     if size is not None and wanted is None:
         raise click.BadParameter(f"{size!r} is not a size, such as 500MB or 2GiB", param_hint="SIZE")
     if wanted is not None:
-        cache.set_limit(wanted)
-    now = cache.size_limit()
-    used = sum(size for _, size in cache.contents(user_folder()).values())
-    click.echo(f"{user_folder()}: {used:,} bytes of at most {now:,}")
-    if wanted not in (None, now):
+        api.limit_cache(wanted)
+    found = api.cache_contents()
+    _print_size(found)
+    if wanted not in (None, found.limit):
         click.echo("warning: MORELLO_CACHE_LIMIT is set, and overrides SIZE", err=True)
+
+
+def _print_size(found: api.CacheContents) -> None:
+    click.echo(f"{found.folder}: {found.bytes:,} bytes of at most {found.limit:,}")

@@ -7,25 +7,12 @@ from typing import Any
 
 import click
 
-from morello.api.goals import Goal
-from morello.build.toolchain import find_compiler
-from morello.cli.common import (
-    cc_option,
-    json_option,
-    make,
-    print_compiler,
-    print_json,
-    print_sizes,
-    seed_option,
-    with_goals,
-)
-from morello.db.store import SpecStore
+from morello import api
+from morello.cli.common import SearchOptions, cc_option, json_option, print_json, seed_option, with_goals
+from morello.cli.kernels import make, print_compiler, print_sizes
 from morello.errors import VerificationError
 from morello.progress import Spinner
 from morello.report.tables import Column, print_table
-from morello.verify.check import CheckReport, DataSetResult
-from morello.verify.reference import REFERENCE_NAME as REFERENCE
-from morello.verify.reference import reference_target
 
 
 @click.command("check")
@@ -34,9 +21,7 @@ from morello.verify.reference import reference_target
 @cc_option
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context, goals: Sequence[Goal], db: SpecStore | None, seed: int, cc: str | None, as_json: bool
-) -> None:
+def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions, seed: int, as_json: bool) -> None:
     """Verify the programs of FILE thoroughly.
 
     Each runs on random and on hard data (cancellation, infinities, subnormals, ...) and is compared with numpy and
@@ -44,19 +29,19 @@ def command(
     other Specs are still checked.
     """
     # Fail before the search.
-    find_compiler(cc)
-    reference_target()
-    checked = [_check(goal, db, cc, seed, quiet=as_json) for goal in goals]
+    api.find_compiler(search.cc)
+    api.reference_target()
+    checked = [_check(goal, search, seed, quiet=as_json) for goal in goals]
     if as_json:
         print_json(checked)
     if not all(one["passed"] for one in checked):
         ctx.exit(1)
 
 
-def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: bool) -> dict[str, Any]:
+def _check(goal: api.Goal, search: SearchOptions, seed: int, quiet: bool) -> dict[str, Any]:
     """Check one goal, print the result unless `quiet`, and return it for JSON."""
-    kernel = make(goal, db, cc).kernel
-    print_compiler(kernel)
+    kernel = make(goal, search).kernel
+    print_compiler(kernel, search)
     head = {
         "spec": goal.name,
         "target": goal.target.name,
@@ -72,20 +57,19 @@ def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: b
         return {**head, "passed": False, "error": error.message, "results": []}
     if not quiet:
         _print(report, goal)
-    return {**head, "passed": True, "error": None, "results": [_result(one) for one in report.results]}
+    results = [{"data": one.name, "error": one.error, "from_reference": one.reference} for one in report.results]
+    return {**head, "passed": True, "error": None, "results": results}
 
 
-def _result(result: DataSetResult) -> dict[str, Any]:
-    return {"data": result.name, "error": result.error, "from_reference": result.reference}
-
-
-def _print(report: CheckReport, goal: Goal) -> None:
+def _print(report: api.CheckReport, goal: api.Goal) -> None:
     click.echo(f"{report.kernel}: {report.operation} for {report.target}, {report.compiler}, seed {report.seed}")
     print_sizes(goal)
-    columns = [Column("data set"), Column("error / bound", number=True), Column(f"from {REFERENCE}", number=True)]
-    print_table(columns, [(one.name, f"{one.error:.3f}", _from_reference(one)) for one in report.results])
+    columns = [
+        Column("data set"),
+        Column("error / bound", number=True),
+        Column(f"from {api.REFERENCE_NAME}", number=True),
+    ]
+    distances = ["–" if one.reference is None else f"{one.reference:.3f}" for one in report.results]
+    rows = [(one.name, f"{one.error:.3f}", far) for one, far in zip(report.results, distances, strict=True)]
+    print_table(columns, rows)
     click.echo(f"passed: the largest error is {report.worst:.3f} of its bound\n")
-
-
-def _from_reference(result: DataSetResult) -> str:
-    return "–" if result.reference is None else f"{result.reference:.3f}"

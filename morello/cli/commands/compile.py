@@ -5,75 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import attrs
 import click
+from click.shell_completion import CompletionItem
 
-from morello.api.goals import Goal
-from morello.api.kernel import Kernel
-from morello.api.parallel import synthesize_all
-from morello.build.toolchain import find_compiler
-from morello.cli import completion
-from morello.cli.common import Made, budget_of, cc_option, make, measured_option, with_goals_for_targets
-from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
-from morello.cli.output import check_writable, write_file
-from morello.codegen.library import check_names
-from morello.db.store import SpecStore
+from morello import api
+from morello.atomic_write import check_writable, write_file
+from morello.cli.common import PATH, SearchOptions, as_group, cc_option, measured_option, with_goals_for_targets
+from morello.cli.kernels import make, print_compiler
 from morello.errors import MorelloError
-from morello.frontend.specfile import Declaration, SpecFile, show_file
-from morello.schedule import schedule_of
+from morello.progress import Spinner
 
 
-def _source(programs: Sequence[Made]) -> bytes:
-    return programs[0].kernel.source.encode()
-
-
-def _header(programs: Sequence[Made]) -> bytes:
-    return programs[0].kernel.header.encode()
-
-
-def _trees(programs: Sequence[Made]) -> bytes:
-    # Not before: what draws them takes long to import.
+def _trees(kernels: Sequence[api.Kernel]) -> str:
+    # Slow to import, and rarely needed here.
     from morello.report.tables import table_text
     from morello.report.tree import program_tree, tree_table
     from morello.report.words import cost_words
 
     shown = []
-    for kernel in (one.kernel for one in programs):
+    for kernel in kernels:
         tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
         cost = cost_words(kernel.cost, kernel.target)
         implied = kernel.spec.logical.implied
         sizes = f"; {implied}" if implied else ""
         shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {cost}{sizes}\n{tree}")
-    return "\n".join(shown).encode()
+    return "\n".join(shown)
 
 
-def _schedules(programs: Sequence[Made]) -> bytes:
-    by_target: dict[str, list[Kernel]] = {}
-    for one in programs:
-        by_target.setdefault(one.kernel.target.name, []).append(one.kernel)
-    files: list[SpecFile] = []
-    for name, kernels in by_target.items():
-        # Programs for several targets end in the target's name: see `renamed`.
-        end = f"_{name}" if len(by_target) > 1 else ""
-        goals = [
-            Declaration(each.program.name.removesuffix(end), each.spec, schedule_of(each.impl), each.program.signature)
-            for each in kernels
-        ]
-        files.append(SpecFile(kernels[0].target, tuple(goals)))
-    return show_file(*files).encode()
-
-
-_TEXTS: dict[str, Callable[[Sequence[Made]], bytes]] = {
-    "c": _source,
-    "header": _header,
+_TEXTS: dict[str, Callable[[Sequence[api.Kernel]], str]] = {
+    "c": lambda kernels: kernels[0].source,
+    "header": lambda kernels: kernels[0].header,
     "impl": _trees,
-    "schedule": _schedules,
+    "schedule": lambda kernels: api.spec_file(kernels),
 }
 _BUILT = ("o", "a", "so", "s")
-#: What can hold several Specs, and what a program for each of several targets.
+#: Outputs of several Specs, libraries, and outputs for several targets.
 _FOR_MANY = ("impl", "schedule", "header", "library", "o", "a", "so")
 _LIBRARIES = ("header", "library", "o", "a", "so")
 _FOR_TARGETS = ("schedule", *_LIBRARIES)
 _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kind for kind in _BUILT}}
+
+
+@attrs.frozen
+class OutputOptions:
+    """Options of the command: a file or the folder of a library, the kind of output, and parallel searches."""
+
+    output: str | None
+    directory: str | None
+    emit: str | None
+    jobs: int
 
 
 @click.command("compile")
@@ -82,14 +63,14 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
     "-o",
     "--output",
     metavar="OUT",
-    shell_complete=completion.files,
+    type=PATH,
     help="Write to this file instead of standard output.",
 )
 @click.option(
     "-d",
     "--directory",
     metavar="DIR",
-    shell_complete=completion.folders,
+    shell_complete=lambda ctx, param, incomplete: [CompletionItem(incomplete, type="dir")],
     help="Write a library into this directory, which is made if need be.",
 )
 @click.option(
@@ -108,43 +89,48 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
     default=1,
     help="Search for up to N Specs at once, in processes that share the memory that --memory grants.  [default: 1]",
 )
+@as_group(OutputOptions, "options")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    goals: Sequence[Goal],
-    db: SpecStore | None,
-    output: str | None,
-    directory: str | None,
-    emit: str | None,
-    cc: str | None,
-    jobs: int,
-) -> None:
+def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions, options: OutputOptions) -> None:
     """Compile the Specs in FILE to C.
 
     The C is a function that takes pointers to the operands. The printed C is self-contained; with `-o NAME.c` it
     includes its header, NAME.h, in the same folder. Objects, archives and shared objects need a C compiler.
     """
-    file, output = ctx.params["file"], None if output == "-" else output
-    emit = emit or ("library" if directory else _BY_SUFFIX.get(Path(output or "").suffix, "c"))
+    file, output = ctx.params["file"], None if options.output == "-" else options.output
+    directory, name = options.directory, api.library_name(file)
+    emit = options.emit or ("library" if directory else _BY_SUFFIX.get(Path(output or "").suffix, "c"))
     _check_places(ctx, emit, output, directory)
-    _check_goals(emit, file, goals)
+    _check_goals(emit, name, goals)
     if emit in _BUILT:
-        find_compiler(cc)  # fail before the search
-    made = [make(goal, db, cc) for goal in synthesize_all(renamed(goals), db, budget_of(ctx), jobs)]
+        api.find_compiler(search.cc)  # fail before the search
+    found = api.synthesize_all(api.named_by_target(goals), search.db, search.budget, options.jobs)
+    made = [make(goal, search) for goal in found]
+    kernels = [one.kernel for one in made]
     for goal, one in zip(goals, made, strict=True):
         if not one.proven:
             click.echo(f"{goal.name}: {one.proof}", err=True)
     if directory:
-        write_library(directory, library_of(file, goals, made))
+        for path, text in api.make_library(name, kernels).files.items():
+            write_file(Path(directory, path), text.encode())
     elif emit in _BUILT:
-        write_file(output or "", built(emit, file, goals, made, cc))
+        _build(output or "", emit, name, kernels, search)
+    elif emit == "header" and len(kernels) > 1:
+        _write(output, emit, api.make_library(name, kernels).header, kernels)
     else:
-        many = emit == "header" and len(made) > 1
-        _write(output, emit, library_of(file, goals, made).header.encode() if many else _TEXTS[emit](made), made)
+        _write(output, emit, _TEXTS[emit](kernels), kernels)
+
+
+def _build(output: str, kind: str, name: str, kernels: Sequence[api.Kernel], search: SearchOptions) -> None:
+    """Write an object, archive, shared object or assembly of one program or a library."""
+    if len(kernels) == 1:
+        print_compiler(kernels[0], search)
+    with Spinner(f"building {kernels[0].program.name if len(kernels) == 1 else name}"):
+        write_file(output, api.build_library(kind, name, kernels, search.cc))
 
 
 def _check_places(ctx: click.Context, emit: str, output: str | None, directory: str | None) -> None:
-    """Refuse what cannot be written where it is to be."""
+    """Raise an error for outputs that cannot be written."""
     if (emit == "library") != bool(directory):
         raise click.UsageError("--emit library needs -d DIR, and -d DIR is for libraries alone", ctx)
     if directory and output:
@@ -152,14 +138,19 @@ def _check_places(ctx: click.Context, emit: str, output: str | None, directory: 
     if emit in _BUILT and output is None:
         raise click.UsageError(f"--emit {emit} needs -o OUT: it is not for reading", ctx)
     if directory:
-        make_directory(directory, ctx.params["file"])
+        try:
+            Path(directory).mkdir(exist_ok=True)
+        except OSError as error:
+            reason = f"cannot make {directory}: {error.strerror or error}"
+            raise MorelloError(reason, "choose another directory") from error
+        check_writable(str(Path(directory, "CMakeLists.txt")), ctx.params["file"])
     if output is not None:
         for path in (output, *([_beside(output)] if emit == "c" and _beside(output) else [])):
             check_writable(path, ctx.params["file"])
 
 
-def _check_goals(emit: str, file: str, goals: Sequence[Goal]) -> None:
-    """Refuse more Specs and targets than the output can hold."""
+def _check_goals(emit: str, library: str, goals: Sequence[api.Goal]) -> None:
+    """Raise MorelloError for more Specs or targets than the output can hold."""
     targets, names = [*{goal.target.name: None for goal in goals}], [*{goal.name: None for goal in goals}]
     if len(targets) > 1 and emit not in _FOR_TARGETS:
         hint = "choose one, or write a library with -d DIR"
@@ -168,21 +159,21 @@ def _check_goals(emit: str, file: str, goals: Sequence[Goal]) -> None:
         hint = "choose one with --spec NAME, or write a library with -d DIR"
         raise MorelloError(f"the file has {len(names)} Specs: {', '.join(names)}", hint)
     if emit == "library" or (emit in _LIBRARIES and len(goals) > 1):
-        check_names(library_name(file), dict.fromkeys(names, targets))
+        api.check_names(library, dict.fromkeys(names, targets))
 
 
-def _write(output: str | None, emit: str, data: bytes, made: Sequence[Made]) -> None:
+def _write(output: str | None, emit: str, text: str, kernels: Sequence[api.Kernel]) -> None:
     """Print a text, or write it; C gets its header in the same folder."""
     if output is None:
-        click.echo(data, nl=False)
+        click.echo(text.encode(), nl=False)
         return
     header = _beside(output) if emit == "c" else None
     if header:
-        write_file(header, _header(made))
-        data = made[0].kernel.program.including(Path(header).name).encode()
-    write_file(output, data)
+        write_file(header, kernels[0].header.encode())
+        text = kernels[0].program.including(Path(header).name)
+    write_file(output, text.encode())
 
 
 def _beside(output: str) -> str:
-    """Return the path of the header that a file of C includes; empty for what goes elsewhere than into such a file."""
+    """Return the path of the header that a C file includes; an empty string for other files."""
     return str(Path(output).with_suffix(".h")) if Path(output).suffix == ".c" else ""

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import attrs
 import click
+from click.shell_completion import CompletionItem
 
-from morello.cli import completion
-from morello.cli.common import closed_at_end, json_option, print_json
-from morello.cli.output import write_file
-from morello.cli.plot import draw
-from morello.db import maintenance, measured
-from morello.db.default import default_path
-from morello.db.export_import import export_lines, import_lines, import_tables
-from morello.db.fingerprint import fingerprint
-from morello.db.store import SpecStore
-from morello.db.tables import AnswerTable
-from morello.errors import MorelloError, PluginError
-from morello.kernels.target import Target
-from morello.plugins.registry import installed
+from morello import api
+from morello.atomic_write import write_file
+from morello.cli.common import PATH, as_group, closed_at_end, json_option, print_json
+from morello.cli.figures import draw_plane, figures
+from morello.errors import MorelloError
 from morello.progress import Spinner
 from morello.report.tables import Column, print_table
 
@@ -34,7 +26,14 @@ def command() -> None:
     """
 
 
-file_argument = click.argument("file", metavar="FILE", shell_complete=completion.databases)
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return `default` for a prefix of it, else the request to complete files."""
+    if incomplete and "default".startswith(incomplete):
+        return [CompletionItem("default", help="the one that commands use without --db")]
+    return [CompletionItem(incomplete, type="file")]
+
+
+file_argument = click.argument("file", metavar="FILE", shell_complete=_complete)
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 points_option = click.option(
     "--points",
@@ -46,30 +45,8 @@ points_option = click.option(
 )
 
 
-def _open(file: str, *, new: bool = False) -> SpecStore:
-    """Return the database of this name. Raises MorelloError if it does not exist, unless it may be `new`."""
-    path = Path(file)
-    if file == "default":
-        found = default_path()
-        if found is None:
-            raise MorelloError("the default database is switched off", "unset MORELLO_DB, or give a path")
-        path = found
-    if not new and not path.exists():
-        raise MorelloError(f"database {path} does not exist", "give the path of an existing database")
-    return closed_at_end(SpecStore(path))
-
-
-def _targets(*, strict: bool = False) -> list[Target]:
-    """Return all targets with all profiles. Faulty ones are skipped with a warning, or raise PluginError."""
-    registry, found = installed(), list[Target]()
-    for name in registry.names:
-        try:
-            found += registry.variants(name)
-        except PluginError as error:
-            if strict:
-                raise
-            click.echo(f"warning: going on without target {name}: {error}", err=True)
-    return found
+def _open(file: str, *, new: bool = False) -> api.SpecStore:
+    return closed_at_end(api.open_database(file, new=new))
 
 
 def _agreed(question: str) -> bool:
@@ -79,16 +56,24 @@ def _agreed(question: str) -> bool:
     return click.confirm(question)
 
 
+@attrs.frozen
+class PlotOptions:
+    """Options of `stats`: a plot, and its table and axes."""
+
+    plot: str | None
+    number: int | None
+    axes: str | None
+
+
 @command.command("stats")
 @file_argument
 @json_option
 @click.option("--tables", "listed", metavar="N", type=click.IntRange(0), default=0, help="List the N largest tables.")
-@click.option(
-    "--plot", metavar="PNG", shell_complete=completion.files, help="Draw the rectangles of a table over two axes."
-)
+@click.option("--plot", metavar="PNG", type=PATH, help="Draw the rectangles of a table over two axes.")
 @click.option("--table", "number", metavar="N", type=int, help="The table to draw.  [default: the largest]")
 @click.option("--axes", metavar="X,Y", help="The axes to draw, e.g. m,n or k,L1.  [default: the last two sizes]")
-def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int | None, axes: str | None) -> None:
+@as_group(PlotOptions, "drawn")
+def stats(file: str, as_json: bool, listed: int, drawn: PlotOptions) -> None:
     """Count the contents of FILE.
 
     \b
@@ -101,26 +86,26 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     lower       Specs with only a lower bound of the cost: these are not solved
     unproven    Specs with a stored program that need not be the cheapest
     """
-    if plot is None and (number is not None or axes is not None):
+    if drawn.plot is None and (drawn.number is not None or drawn.axes is not None):
         raise click.UsageError("--table and --axes are options of --plot: give --plot too")
     store = _open(file)
-    if plot is not None:
-        draw(largest_tables(store), plot, number, axes)
+    if drawn.plot is not None:
+        figures()
+        draw_plane(api.table_plane(store, drawn.number, drawn.axes), drawn.number or 1, drawn.plot)
         return
-    found, counts, size = maintenance.summaries(store), measured.counts(store.file), store.file.size()
-    current = {*map(fingerprint, _targets())} if found else set[str]()
-    rows = [{**attrs.asdict(one), "current": one.fingerprint in current, "specs": one.specs} for one in found]
+    found = api.database_stats(store)
+    data = found.as_dict()
     if as_json:
-        print_json({"file": str(store.path), "bytes": size, "fingerprints": rows, "measured": counts})
+        print_json(data)
         return
-    click.echo(f"{store.path}: {size:,} bytes")
-    if counts:
-        words = ", ".join(f"{count} for {target}" for target, count in counts.items())
+    click.echo(f"{found.path}: {found.bytes:,} bytes")
+    if found.measured:
+        words = ", ".join(f"{count} for {target}" for target, count in found.measured.items())
         click.echo(f"measured programs: {words}; see `morello db measured`")
-    if not rows:
+    if not (rows := data["fingerprints"]):
         click.echo("nothing is stored")
         return
-    columns = [Column("fingerprint"), *(Column(one.fingerprint[:12], number=True) for one in found)]
+    columns = [Column("fingerprint"), *(Column(row["fingerprint"][:12], number=True) for row in rows)]
     lines = [("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))]
     for name in ("tables", "rectangles", "unverified", "specs", "exact", "none", "lower", "unproven", "bytes"):
         lines.append(("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows)))
@@ -128,13 +113,8 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     if listed:
         click.echo()
         columns = [Column("table", number=True), Column("rectangles", number=True), Column("Specs", wraps=True)]
-        tables = enumerate(largest_tables(store)[:listed], 1)
+        tables = enumerate(api.largest_tables(store)[:listed], 1)
         print_table(columns, [(str(i), f"{len(one.boxes):,}", one.labels) for i, one in tables])
-
-
-def largest_tables(store: SpecStore) -> list[AnswerTable]:
-    """Return all tables, those with the most rectangles first."""
-    return sorted(store.tables(), key=lambda one: -len(one.boxes))
 
 
 @command.command("measured")
@@ -149,7 +129,7 @@ def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
     proves nothing about other programs.
     """
     store = _open(file)
-    found = [(target, *one) for target in measured.counts(store.file) for one in measured.specs(store.file, target)]
+    found = api.measured_programs(store)
     if not found:
         click.echo("no measured programs are stored")
         return
@@ -159,7 +139,16 @@ def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
         if not yes and not _agreed(f"\ndrop these from {store.path}?"):
             click.echo("nothing was dropped")
             ctx.exit(1)
-        click.echo(f"dropped {measured.drop(store.file):,} measured programs")
+        click.echo(f"dropped {api.drop_measured(store):,} measured programs")
+
+
+@attrs.frozen
+class SampleOptions:
+    """Options of `verify`: the number of answers to solve again, the seed that draws them, their largest Spec."""
+
+    sample: int
+    seed: int
+    points: int
 
 
 @command.command("verify")
@@ -169,10 +158,9 @@ def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
 @points_option
 @click.option("--recompute", is_flag=True, help="Search again for all unverified answers.")
 @click.option("--limit", metavar="N", type=click.IntRange(0), help="Prove at most N rectangles.  [default: all]")
+@as_group(SampleOptions, "drawn")
 @click.pass_context
-def verify(
-    ctx: click.Context, file: str, sample: int, seed: int, points: int, recompute: bool, limit: int | None
-) -> None:
+def verify(ctx: click.Context, file: str, drawn: SampleOptions, recompute: bool, limit: int | None) -> None:
     """Check FILE for damage, then solve a random sample of its answers again and list those that differ.
 
     With --recompute, solve all unverified answers instead: right ones become verified, wrong ones are removed and
@@ -180,28 +168,30 @@ def verify(
     """
     if limit is not None and not recompute:
         raise click.UsageError("--limit is an option of --recompute: give --recompute too")
-    store, targets = _open(file), _targets()
-    faults = [*maintenance.damage(store, targets)]
+    store, targets = _open(file), api.all_targets()
+    faults = [*api.damage(store, targets)]
     for fault in faults:
         click.echo(f"error: damaged: {fault}", err=True)
     if faults:
         click.echo("  hint: delete the file, and its answers are searched for again", err=True)
         ctx.exit(1)
     if not recompute:
-        solved, wrong = maintenance.differences(store, targets, sample=sample, seed=seed, points=points)
+        solved, wrong = api.differences(store, targets, **attrs.asdict(drawn))
         _list_wrong(ctx, wrong, "delete the file: a faulty program wrote it")
         click.echo(f"{store.path} is not damaged; {solved} of its answers were solved again, and are right")
         return
     with Spinner("proving unverified answers", "while proving; the answers proven so far are stored"):
-        outcome = maintenance.recompute(store, targets, limit=limit, points=points)
+        outcome = api.recompute(store, targets, limit=limit, points=drawn.points)
     words = f"{outcome.proven:,} unverified rectangles are right, {len(outcome.wrong):,} wrong and removed"
     if outcome.left:
-        words += f"\n{outcome.left:,} are left: of other targets, of more than {points:,} points, or beyond --limit"
+        words += (
+            f"\n{outcome.left:,} are left: of other targets, of more than {drawn.points:,} points, or beyond --limit"
+        )
     click.echo(f"{store.path}: {words}", err=bool(outcome.wrong))
     _list_wrong(ctx, outcome.wrong, "do not trust the file they were imported from")
 
 
-def _list_wrong(ctx: click.Context, wrong: Sequence[maintenance.Difference], hint: str) -> None:
+def _list_wrong(ctx: click.Context, wrong: Sequence[api.Difference], hint: str) -> None:
     for one in wrong:
         click.echo(f"error: {one}", err=True)
     if wrong:
@@ -211,12 +201,10 @@ def _list_wrong(ctx: click.Context, wrong: Sequence[maintenance.Difference], hin
 
 @command.command("export")
 @file_argument
-@click.option(
-    "-o", "out", metavar="OUT", shell_complete=completion.files, help="Write this file instead of standard output."
-)
+@click.option("-o", "out", metavar="OUT", type=PATH, help="Write this file instead of standard output.")
 def export(file: str, out: str | None) -> None:
     """Print FILE as text: JSON, a line for each rectangle, after a line for each fingerprint and each table."""
-    lines = export_lines(_open(file))
+    lines = api.export_lines(_open(file))
     if out is None:
         for line in lines:
             click.echo(line)
@@ -226,7 +214,7 @@ def export(file: str, out: str | None) -> None:
 
 @command.command("import")
 @file_argument
-@click.argument("sources", metavar="[SOURCE]...", shell_complete=completion.files, nargs=-1)
+@click.argument("sources", metavar="[SOURCE]...", type=PATH, nargs=-1)
 @click.option("--trust", is_flag=True, help="Take the answers for verified: you made SOURCE yourself.")
 def import_text(file: str, sources: Sequence[str], trust: bool) -> None:
     """Add to FILE the answers of each SOURCE: a database, or text that `export` wrote.  [default: standard input]
@@ -235,24 +223,8 @@ def import_text(file: str, sources: Sequence[str], trust: bool) -> None:
     the stored cost, and `morello db verify --recompute` proves that none is cheaper. If answers contradict each other,
     they are listed and FILE stays as it is.
     """
-    tables = [table for source in sources or ["-"] for table in _tables(source)]
-    import_tables(_open(file, new=True), tables, trust=trust)
-
-
-def _tables(source: str) -> Iterable[AnswerTable]:
-    if source == "-":
-        return import_lines(sys.stdin, "standard input")
-    with open(source, "rb") as stream:
-        start = stream.read(15)
-    if source == "default" or start == b"SQLite format 3":
-        store = _open(source)
-        store.file.check()
-        return store.tables()
-    try:
-        text = Path(source).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise MorelloError(f"{source} is not text in UTF-8", "give a file that `morello db export` wrote") from error
-    return import_lines(text.splitlines(), source)
+    tables = [table for source in sources or ["-"] for table in api.read_source(source, sys.stdin)]
+    api.import_tables(_open(file, new=True), tables, trust=trust)
 
 
 @command.command("prune")
@@ -266,19 +238,14 @@ def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) 
 
     List them and ask for confirmation.
     """
-    store, targets = _open(file), _targets(strict=True)
-    if disabled := dict.fromkeys(one.plugin.name for one in installed().disabled):
-        raise MorelloError(
-            f"plugins are disabled, so the answers of their targets cannot be identified: {', '.join(disabled)}",
-            "`morello targets` lists the reasons: repair or uninstall them",
-        )
-    current = {*map(fingerprint, targets)}
+    store = _open(file)
+    outdated, others = api.outdated(store)
     doomed: list[tuple[str, ...]] = []
-    for one in maintenance.summaries(store):
-        if one.fingerprint not in current:
-            name = f"{one.target} (not as installed)"
-            doomed.append((one.fingerprint[:12], name, f"{one.rectangles:,}", f"{one.unproven:,}", f"{one.bytes:,}"))
-        elif lower and (one.lower or one.unproven):
+    for one in outdated:
+        name = f"{one.target} (not as installed)"
+        doomed.append((one.fingerprint[:12], name, f"{one.rectangles:,}", f"{one.unproven:,}", f"{one.bytes:,}"))
+    for one in others if lower else ():
+        if one.lower or one.unproven:
             doomed.append(("bounds", one.target, f"{one.lower:,} Specs", f"{one.unproven:,}", ""))
     columns = [Column("drop"), Column("target", wraps=True), Column("rectangles", number=True)]
     if doomed:
@@ -290,6 +257,6 @@ def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) 
         click.echo("nothing was dropped")
         ctx.exit(1)
     before = store.file.size()
-    fingerprints, boxes = maintenance.prune(store, targets, lower=lower)
+    fingerprints, boxes = api.prune(store, api.all_targets(strict=True), lower=lower)
     sizes = f"{before:,} bytes became {store.file.size():,}"
     click.echo(f"dropped {fingerprints:,} fingerprints and {boxes:,} rectangles: {sizes}")

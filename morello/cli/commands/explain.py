@@ -8,19 +8,24 @@ from typing import Any
 import attrs
 import click
 
-from morello.api.goals import Goal
-from morello.cli import completion, roofline
-from morello.cli.candidates import Candidate, candidates, print_candidates
-from morello.cli.common import Made, json_option, make, print_json, print_sizes, with_goals
-from morello.cli.figures import figures
-from morello.cli.output import check_writable
-from morello.db.store import SpecStore
+from morello import api
+from morello.atomic_write import check_writable
+from morello.cli.common import PATH, SearchOptions, as_group, json_option, print_json, with_goals
+from morello.cli.figures import draw_roofline, figures
+from morello.cli.kernels import SearchedKernel, make, print_sizes
 from morello.errors import MorelloError
-from morello.kernels.target import BASE
-from morello.plugins.registry import installed
 from morello.progress import SearchDisplay
-from morello.report.explanation import Explanation
-from morello.report.tables import print_table
+from morello.report.tables import Column, print_table
+
+
+@attrs.frozen
+class ExplainOptions:
+    """Options of the command: runner-ups to show, the noise to hide, kernels instead of programs, and the plot."""
+
+    runner_ups: int | None
+    noise: float
+    only_kernels: bool
+    plot: str | None
 
 
 @click.command("explain")
@@ -39,21 +44,10 @@ from morello.report.tables import print_table
     help="Leave out runner-ups that would cost less than PERCENT more, 0 to show all.  [default: 1]",
 )
 @click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead.")
-@click.option(
-    "--plot", metavar="FILE", shell_complete=completion.files, help="Draw a roofline with the program's parts on it."
-)
+@click.option("--plot", metavar="FILE", type=PATH, help="Draw a roofline with the program's parts on it.")
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    goals: Sequence[Goal],
-    db: SpecStore | None,
-    runner_ups: int | None,
-    noise: float,
-    only_kernels: bool,
-    plot: str | None,
-    as_json: bool,
-) -> None:
+@as_group(ExplainOptions, "options")
+def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOptions, as_json: bool) -> None:
     """Show the programs of FILE with what each part costs and holds.
 
     \b
@@ -76,58 +70,74 @@ def command(
     With --kernels nothing is searched: the microkernels that implement the Spec are listed with their cost, the others
     of its operation with the rule that the Spec breaks.
     """
+    plot = options.plot
     if plot is not None:
-        _check_plot(goals, plot, ctx.params["file"])
-    if only_kernels:
+        _check_plot(goals, plot)
+    if options.only_kernels:
         if plot is not None:
             raise click.UsageError("--kernels and --plot exclude each other")
         _kernels(goals, as_json)
         return
     explained: list[dict[str, Any]] = []
     for goal in goals:
-        made = make(goal, db)
-        searched = made.searched and made.solved == 0 and db is not None
-        explanation = _explained(made, db, (0 if searched else 1) if runner_ups is None else runner_ups, noise)
+        made = make(goal, search)
+        searched = made.searched and made.solved == 0 and search.db is not None
+        default = 0 if searched else 1
+        shown = default if options.runner_ups is None else options.runner_ups
+        explanation = _explained(made, search.db, shown, options.noise)
         if as_json:
             explained.append(explanation.as_dict())
         else:
             _print(explanation)
-            if searched and runner_ups is None:
+            if searched and options.runner_ups is None:
                 click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
             click.echo()
         if plot is not None:
-            roofline.draw(made.kernel.impl, goal.target, f"{goal.name} for {goal.target.label}", plot)
+            roof = api.roofline(made.kernel.impl, goal.target)
+            draw_roofline(roof, f"{goal.name} for {goal.target.label}", plot)
     if as_json:
         print_json(explained)
 
 
-def _check_plot(goals: Sequence[Goal], plot: str, file: str) -> None:
+def _check_plot(goals: Sequence[api.Goal], plot: str) -> None:
     """Raise MorelloError before the search if no plot can be drawn."""
-    check_writable(plot, file)
+    check_writable(plot, click.get_current_context().params["file"])
     figures()
     if len(goals) > 1:
         names = ", ".join(goal.name for goal in goals)
         raise MorelloError(f"the file has {len(goals)} Specs: {names}", "choose one for --plot with --spec NAME")
 
 
-def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
-    found = {goal: candidates(goal.spec, goal.target, installed().target(goal.target.name, BASE)) for goal in goals}
+def _kernels(goals: Sequence[api.Goal], as_json: bool) -> None:
+    """Print the candidates for each Spec's operation and the number of the others, or all of them as JSON."""
+    found = {goal: api.kernel_candidates(goal.spec, goal.target) for goal in goals}
     if as_json:
-        print_json([_listed(goal, kernels) for goal, kernels in found.items()])
+        print_json(
+            [
+                {
+                    "name": goal.name,
+                    "target": goal.target.name,
+                    "spec": goal.plain.text(goal.spec.logical),
+                    "kernels": [attrs.asdict(one) for one in kernels],
+                }
+                for goal, kernels in found.items()
+            ]
+        )
         return
+    columns = [Column("kernel"), Column("cost", number=True), Column("rule broken"), Column("why", wraps=True)]
     for goal, kernels in found.items():
         click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
         print_sizes(goal)
-        print_candidates(kernels)
+        shown = [one for one in kernels if not one.for_other_operation]
+        costs = ["–" if one.cost is None else f"{one.cost:,}" for one in shown]
+        rows = [(one.kernel, cost, one.rule or "–", one.detail) for one, cost in zip(shown, costs, strict=True)]
+        print_table(columns, rows)
+        if others := len(kernels) - len(shown):
+            click.echo(f"{others:,} kernels are for other operations: --json lists them, too")
         click.echo()
 
 
-def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
-    spec = goal.plain.text(goal.spec.logical)
-    return {"name": goal.name, "target": goal.target.name, "spec": spec, "kernels": [*map(attrs.asdict, kernels)]}
-
-
-def _explained(made: Made, db: SpecStore | None, runner_ups: int, noise: float) -> Explanation:
+def _explained(made: SearchedKernel, db: api.SpecStore | None, runner_ups: int, noise: float) -> api.Explanation:
     """Explain a kernel with progress on stderr, its origin and its proof."""
     goal = made.kernel.goal
     with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.solved(db), db.path if db else None) as display:
@@ -135,7 +145,7 @@ def _explained(made: Made, db: SpecStore | None, runner_ups: int, noise: float) 
     return attrs.evolve(explanation, origin=made.story if made.proven else f"{made.story}; {made.proof}")
 
 
-def _print(explanation: Explanation) -> None:
+def _print(explanation: api.Explanation) -> None:
     for line in explanation.head:
         click.echo(line)
     print_table(*explanation.table)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import attrs
 import click
 
-from morello.api.precomputing import is_spec, parse_families, precompute, specs_up_to
-from morello.cli import completion
-from morello.cli.common import closed_at_end, memory_option, named, profile_option
-from morello.db.default import default_path
-from morello.db.store import SpecStore
-from morello.errors import MorelloError
-from morello.paths import make_private
+from morello import api
+from morello.cli.common import PATH, as_group, closed_at_end, complete_targets, memory_option, named, profile_option
+
+
+@attrs.frozen
+class FamilyOptions:
+    """Options that choose a family of Specs: its sizes, the Spec's name in a file, target and profile."""
+
+    bound: str
+    name: str | None
+    target: str | None
+    profile: str | None
 
 
 @click.command("precompute")
-@click.argument("what", metavar="FILE|SPEC", shell_complete=completion.files)
+@click.argument("what", metavar="FILE|SPEC", type=PATH)
 @click.option(
     "--up-to",
     "bound",
@@ -26,7 +32,7 @@ from morello.paths import make_private
 @click.option(
     "--target",
     metavar="NAME",
-    shell_complete=completion.targets,
+    shell_complete=complete_targets,
     help="Solve for this target; required if FILE does not name one.",
 )
 @profile_option
@@ -34,13 +40,12 @@ from morello.paths import make_private
     "--db",
     "path",
     metavar="PATH",
-    shell_complete=completion.files,
+    type=PATH,
     help="Store answers in this file instead of the default database.",
 )
 @memory_option("End when the process takes so much memory, such as 4GiB; answers found so far are kept.")
-def command(
-    what: str, bound: str, name: str | None, target: str | None, profile: str | None, path: str | None, memory: int
-) -> None:
+@as_group(FamilyOptions, "options")
+def command(what: str, options: FamilyOptions, path: str | None, memory: int) -> None:
     """Fill a database: solve the Specs of FILE, or a SPEC such as "Matmul(1x1x1x1, GL, GL, GL)", in many sizes.
 
     Solve all combinations of sizes that are powers of two up to the bound of their dimension, or the bound itself. The
@@ -48,21 +53,12 @@ def command(
 
     Stored answers are not searched for again: after Ctrl-C, the same command continues.
     """
-    if name is not None and is_spec(what):
+    name = options.name
+    if name is not None and api.is_spec(what):
         raise click.UsageError("--spec chooses a Spec of a FILE, and this is a Spec")
-    found = parse_families(what, target, profile)
+    found = api.parse_families(what, options.target, options.profile)
     if name is not None:
         found = {name: named(found, name, what)}
-    specs = dict.fromkeys(spec for one in found.values() for spec in specs_up_to(bound, one))
-    store = closed_at_end(_store(path))
-    click.echo(precompute(next(iter(found.values())).target, specs, store, memory).summary())
-
-
-def _store(given: str | None) -> SpecStore:
-    if given is not None:
-        return SpecStore(given)
-    path = default_path()
-    if path is None:
-        raise MorelloError("the default database is switched off", "give one with --db PATH")
-    make_private(path.parent)
-    return SpecStore(path)
+    specs = dict.fromkeys(spec for one in found.values() for spec in api.specs_up_to(options.bound, one))
+    store = closed_at_end(api.open_database(path or "default", new=True))
+    click.echo(api.precompute(next(iter(found.values())).target, specs, store, memory).summary())

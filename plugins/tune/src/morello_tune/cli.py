@@ -10,19 +10,9 @@ from typing import Any
 import click
 
 from morello.api.goals import Goal
-from morello.cli import completion
-from morello.cli.common import (
-    budget_of,
-    cc_option,
-    json_option,
-    named_after,
-    print_json,
-    print_sizes,
-    threads_option,
-    with_goals,
-)
-from morello.cli.output import check_writable, write_file
-from morello.db.store import SpecStore
+from morello.atomic_write import check_writable, write_file
+from morello.cli.common import PATH, SearchOptions, cc_option, json_option, print_json, threads_option, with_goals
+from morello.cli.kernels import named_after, print_sizes
 from morello.errors import MorelloError
 from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
@@ -93,7 +83,7 @@ def _number(name: str, least: int, default: int | None, text: str) -> Any:
 
 
 def _path(*names: str, metavar: str, text: str) -> Any:
-    return click.option(*names, metavar=metavar, shell_complete=completion.files, help=text)
+    return click.option(*names, metavar=metavar, type=PATH, help=text)
 
 
 @click.command("tune")
@@ -138,7 +128,7 @@ def _path(*names: str, metavar: str, text: str) -> Any:
 @json_option
 def command(
     goals: Sequence[Goal],
-    db: SpecStore | None,
+    search: SearchOptions,
     budget: tuple[int | None, float | None],
     top: int | None,
     reuse: str | None,
@@ -171,14 +161,15 @@ def command(
         samples=budget[0],
         seconds=budget[1],
         reuse=reuse or False,
-        budget=budget_of(click.get_current_context()),
+        budget=search.budget,
+        cc=search.cc,
         proposer_options={"top": top},
         **given,
     )
     rows: list[dict[str, Any]] = []
     for number, goal in enumerate(goals):
         with named_after(goal), TuneDisplay(goal.name) as display:
-            done = Tuner(goal, options, db, display).run()
+            done = Tuner(goal, options, search.db, display).run()
         if output and source:
             write_file(output, done.spec_file.encode())
             write_file(source, done.kernel.source.encode())
@@ -186,12 +177,12 @@ def command(
             rows.append(as_dict(done))
         else:
             click.echo("\n" * bool(number), nl=False)
-            _print(done, db)
+            _print(done, search)
     if as_json:
         print_json(rows)
 
 
-def _print(done: TuningResult, db: SpecStore | None) -> None:
+def _print(done: TuningResult, search: SearchOptions) -> None:
     goal, start, best = done.goal, done.start, done.best
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     print_sizes(goal)
@@ -215,8 +206,8 @@ def _print(done: TuningResult, db: SpecStore | None) -> None:
         )
     rows += [f"{name:<8} {fact}" for name, fact in done.facts.items()]
     rows.append(f"cost     {start.built.cost:,} at the start, {best.built.cost:,} of the best, under the model")
-    if done.improved and db:
-        rows.append(f"kept     as measured in {db.path}, which proves nothing of other programs")
+    if done.improved and search.db:
+        rows.append(f"kept     as measured in {search.db.path}, which proves nothing of other programs")
     click.echo("\n".join(rows) + "\n")
     if done.items:
         columns = [Column(name, number=True) for name in ("samples", "measured", "kept", "gain", "best")]

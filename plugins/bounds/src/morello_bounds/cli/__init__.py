@@ -9,13 +9,23 @@ import click
 
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.cli.common import print_sizes
+from morello.cli.kernels import print_sizes
 
 
 def print_head(goal: Goal) -> None:
     """Print the name of a goal, its target and Spec, and the sizes of its tensors."""
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     print_sizes(goal)
+
+
+def facts_of(goal: Goal) -> dict[str, Any]:
+    """Return the JSON facts of a goal: name, target, profile and Spec."""
+    return {
+        "name": goal.name,
+        "target": goal.target.name,
+        "profile": goal.target.profile,
+        "spec": goal.plain.text(goal.spec.logical),
+    }
 
 
 def seed_option(text: str) -> Callable[[Any], Any]:

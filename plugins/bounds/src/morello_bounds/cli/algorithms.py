@@ -8,12 +8,12 @@ from typing import TypeAlias
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import facts_of, print_json
+from morello.cli.common import print_json
 from morello.cli.figures import figures, save
 from morello.errors import MorelloError
 from morello.report.tables import Column, print_table
 from morello.report.words import size
-from morello_bounds.cli import print_head
+from morello_bounds.cli import facts_of, print_head
 from morello_bounds.convolutions import ALGORITHMS, Layer
 
 #: Default sizes of fast memory in bytes, from registers to a last-level cache.

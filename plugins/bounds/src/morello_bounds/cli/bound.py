@@ -10,13 +10,13 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import Size, facts_of, json_option, make, print_json, with_goals
-from morello.db.store import SpecStore
+from morello.cli.common import SearchOptions, Size, json_option, print_json, with_goals
+from morello.cli.kernels import make
 from morello.errors import MorelloError
 from morello.frontend.diagnostics import read_file
 from morello.report.tables import Column, print_table
 from morello.report.words import cost_words, size
-from morello_bounds.cli import print_head, proof_of, seed_option
+from morello_bounds.cli import facts_of, print_head, proof_of, seed_option
 from morello_bounds.cli.algorithms import compare_algorithms
 from morello_bounds.proofs import verify_json
 from morello_bounds.report import Boundary, BoundReport, bound
@@ -87,7 +87,7 @@ _OPTIONS = [
 )
 @seed_option("With --sensitivity: seed of the samples.")
 @json_option
-def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool, **options: Any) -> None:
+def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **options: Any) -> None:
     """Show the bytes that every program of FILE moves, the cost it has at least, and the gap of the program found.
 
     \b
@@ -120,7 +120,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool, **option
     else:
         reports: list[dict[str, Any]] = []
         for goal in goals:
-            report = bound(goal, lambda goal: make(goal, db).kernel, options["level"])
+            report = bound(goal, lambda goal: make(goal, search).kernel, options["level"])
             if options["checked"]:
                 report.verify()
             if as_json:

@@ -12,16 +12,16 @@ import click
 
 from morello.api.goals import Goal
 from morello.build.toolchain import find_compiler
-from morello.cli.common import cc_option, facts_of, json_option, make, print_json, with_goals_of_files
+from morello.cli.common import SearchOptions, cc_option, json_option, print_json, with_goals_of_files
 from morello.cli.figures import figures, save
-from morello.db.store import SpecStore
+from morello.cli.kernels import make
 from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.ir.impl import Leaf
 from morello.report.tables import Column, print_table
 from morello.run.timing import duration
 from morello.schedule import Position
-from morello_bounds.cli import print_head, proof_of, seed_option
+from morello_bounds.cli import facts_of, print_head, proof_of, seed_option
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers import mappers_for
 from morello_bounds.mappers.bayesian import History
@@ -52,7 +52,7 @@ from morello_bounds.mappers.mapped import OBJECTIVES, TIME
 @cc_option
 @click.option("--list", "listed", is_flag=True, help="Only list the mappers of the target.")
 @json_option
-def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool, **options: Any) -> None:
+def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **options: Any) -> None:
     """Make programs from the proposals of mappers, and compare them with search and with bounds.
 
     A mapper proposes tiles for each memory level without a search, as steps of a schedule; a small search completes
@@ -78,14 +78,14 @@ def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool, **option
         return
     timed = not options["no_time"] if compares else objective == TIME
     if timed:
-        find_compiler(options["cc"])  # before the search, so that an error appears early
+        find_compiler(search.cc)  # before the search, so that an error appears early
     if plot is not None:
         figures()
-    run = MapOptions(objective, options["seed"], options["cc"], fresh=compares, timed=timed)
+    run = MapOptions(objective, options["seed"], search.cc, fresh=compares, timed=timed)
     found: list[MapperComparison] = []
     for goal, mappers in zip(goals, chosen, strict=True):
         unscheduled = attrs.evolve(goal, position=Position(Leaf(goal.spec)), before_search=None)
-        found.append(compare(unscheduled, mappers, lambda goal: make(goal, db).kernel, run))
+        found.append(compare(unscheduled, mappers, lambda goal: make(goal, search).kernel, run))
         if not as_json:
             print_head(goal)
             (_print_comparison if compares else _print_programs)(found[-1])

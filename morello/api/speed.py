@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import click
-from click.core import ParameterSource
 
 from morello.api.kernel import Kernel
 from morello.errors import MorelloError
@@ -20,31 +18,17 @@ _REPEATS = 5
 #: A ratio is meaningful only if calls take at least this multiple of an empty call.
 _SIGNIFICANT = 2
 #: Compare with no library.
-NONE = "none"
+NO_LIBRARY = "none"
 
 
-def _required(ctx: click.Context, param: click.Parameter, library: str) -> str:
-    """Return the library to compare with; `none` if the default is not installed. Raises MorelloError."""
-    if library == NONE:
-        return NONE
-    try:
-        from morello_baselines import require
-    except ModuleNotFoundError:
-        if ctx.get_parameter_source(param.name or "") is ParameterSource.DEFAULT:
-            return NONE
-        raise MorelloError(f"cannot compare with {library}", "pip install morello-baselines") from None
-    require(library)
-    return library
-
-
-against_option = click.option(
-    "--against",
-    metavar="LIBRARY",
-    default="numpy",
-    callback=_required,
-    help="The library to compare with: numpy (with scipy if installed), torch (with oneDNN on or off, whichever is "
-    "faster), onednn (as part of torch), or none.  [default: numpy if morello-baselines is installed]",
-)
+def require_library(library: str) -> None:
+    """Raise MorelloError if a library to compare with, other than `none`, is not installed."""
+    if library != NO_LIBRARY:
+        try:
+            from morello_baselines import require
+        except ModuleNotFoundError:
+            raise MorelloError(f"cannot compare with {library}", "pip install morello-baselines") from None
+        require(library)
 
 
 @attrs.frozen
@@ -87,14 +71,7 @@ class Speed:
         if self.ratio is None or self.median_ratio is None:
             call = self.baseline.call if self.unclear == self.baseline.name else self.report.call
             return f"{took}; not compared: the call, {duration(call)}, dominates the time of {self.unclear}"
-        return f"{took}: {times(self.ratio)} its speed ({times(self.median_ratio)} by medians)"
-
-    def warn(self) -> None:
-        """Warn on stderr if other programs disturbed the measurement."""
-        if self.report.busy:
-            click.echo(
-                f"warning: the machine is busy: {'; '.join(self.report.busy)}; time again when it is idle", err=True
-            )
+        return f"{took}: {times_text(self.ratio)} its speed ({times_text(self.median_ratio)} by medians)"
 
     def as_dict(self) -> dict[str, Any]:
         report, baseline = self.report, self.baseline
@@ -126,7 +103,7 @@ class Speed:
         }
 
 
-def times(ratio: float | None) -> str:
+def times_text(ratio: float | None) -> str:
     """Return a ratio as text, a dash for None."""
     return "–" if ratio is None else f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
 
@@ -135,13 +112,15 @@ def _as_dict(times: Times) -> dict[str, Any]:
     return {"best": times.best, "median": times.median, "each": list(times.each)}
 
 
-def measure(kernel: Kernel, library: str, min_time: float, seed: int, threads: int | None = None) -> Speed:
-    """Time a kernel, then a library on as many threads.
+def measure_speed(
+    kernel: Kernel, library: str = NO_LIBRARY, min_time: float = 0.3, seed: int = 0, threads: int | None = None
+) -> Speed:
+    """Time a kernel, then a library on as many threads: numpy, torch, onednn or none.
 
     Raises what calling the kernel raises, and MorelloError for a library that fails.
     """
     report = kernel.bench(min_time, _REPEATS, seed, threads)
-    if library == NONE:
+    if library == NO_LIBRARY:
         return Speed(report, None)
     from morello_baselines import NotOffered, compare
 

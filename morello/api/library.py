@@ -1,0 +1,79 @@
+"""Files made of several kernels: C libraries for one or several targets, built objects, and Spec files."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from morello.api.goals import Goal
+from morello.api.kernel import Kernel
+from morello.build.library import build_file
+from morello.build.toolchain import find_compiler
+from morello.codegen.library import CFile, CFunction, CLibrary
+from morello.frontend.specfile import Declaration, SpecFile, show_file
+from morello.schedule import schedule_of
+
+
+def named_by_target(goals: Sequence[Goal]) -> list[Goal]:
+    """Return the goals with unique names: with several targets, each ends in that of its target."""
+    several = len({goal.target.name for goal in goals}) > 1
+    return [attrs.evolve(goal, name=f"{goal.name}_{goal.target.name}") if several else goal for goal in goals]
+
+
+def library_name(file: str) -> str:
+    """Return the name in C of the library for a Spec file."""
+    name = re.sub(r"\W", "_", Path(file).stem, flags=re.ASCII)
+    return f"lib{name}" if not name or name[0].isdigit() or name[0] == "_" else name
+
+
+def make_library(name: str, kernels: Sequence[Kernel]) -> CLibrary:
+    """Return the C library of kernels, whose functions choose among kernels for several targets. Raises EmitError."""
+    several = len({kernel.target.name for kernel in kernels}) > 1
+    variants: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        variants[_base_name(kernel, several)].append(kernel)
+    functions = [CFunction.of(base, [(one.target, one.program) for one in ones]) for base, ones in variants.items()]
+    return CLibrary(name, tuple(functions))
+
+
+def build_library(kind: str, name: str, kernels: Sequence[Kernel], cc: str | None = None) -> bytes:
+    """Return the object `o`, archive `a`, shared object `so` or assembly `s` of one kernel, or of a library.
+
+    `cc` builds a library; a kernel has its own compiler. Raises ToolchainError.
+    """
+    if len(kernels) == 1:
+        (kernel,) = kernels
+        if kind == "so":
+            return kernel.library.read_bytes()
+        units = {f"{kernel.program.name}.c": CFile(kernel.source, kernel.program.flags)}
+        return build_file(kind, units, {}, kernel.compiler, kernel.program.parallel)
+    library = make_library(name, kernels)
+    return build_file(kind, library.units, {f"{name}.h": library.header}, find_compiler(cc), library.parallel)
+
+
+def spec_file(kernels: Sequence[Kernel]) -> str:
+    """Return Spec files with the whole schedules of kernels, one for each target, as one text."""
+    by_target: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        by_target[kernel.target.name].append(kernel)
+    several = len(by_target) > 1
+    files = [
+        SpecFile(
+            ones[0].target,
+            tuple(
+                Declaration(_base_name(one, several), one.spec, schedule_of(one.impl), one.program.signature)
+                for one in ones
+            ),
+        )
+        for ones in by_target.values()
+    ]
+    return show_file(*files)
+
+
+def _base_name(kernel: Kernel, several: bool) -> str:
+    """Return the name of a kernel without the target that `named_by_target` appended."""
+    return kernel.program.name.removesuffix(f"_{kernel.target.name}") if several else kernel.program.name
