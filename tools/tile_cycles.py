@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 from morello_x86.calibration.peak import FEATURES
 from morello_x86.calibration.tile_times import lanes_of, measure
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes
 from morello_x86.kernels.tile_cost import TileTimes
 
-from morello.build.toolchain import available_compilers
+from morello.build.library import build
+from morello.build.toolchain import Compiler, available_compilers
 from morello.host import missing_features
 
 REGISTERS = {32: 16, 64: 32}
@@ -35,6 +39,10 @@ def _long(tile: TileTimes) -> float:
     return tile.step * _STEPS / 100 + (tile.start + tile.zero) / 20
 
 
+def _build(compiler: Compiler, source: str, flags: Sequence[str]) -> Path:
+    return build({"tiles.c": source}, flags, compiler)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", nargs="+", type=int, choices=MULTIPLY_ADDS, default=list(MULTIPLY_ADDS))
@@ -52,7 +60,7 @@ def main() -> int:
             print(f"{name} in {size} bytes: left out, this CPU lacks {', '.join(missing)}")
             continue
         lanes = lanes_of(adds, size)
-        tables = [measure(adds, size, one, arguments.repeats, shapes(lanes)) for one in compilers]
+        tables = [measure(adds, size, partial(_build, one), arguments.repeats, shapes(lanes)) for one in compilers]
         add = min(table.add for table in tables)
         print(f"{name} in {size} bytes: a multiply-add without loads takes {add / 100} cycles")
         for same in zip(*(table.tiles for table in tables), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import cffi
@@ -138,6 +139,10 @@ class UnitMeter:
         self.clock = clock
         self.compiler = timer.compiler
         self.quick = timer.quick
+
+    def build(self, source: str, flags: Sequence[str] = ()) -> Path:
+        """Return the path of a shared object built from C. Raises ToolchainError."""
+        return build({"measured.c": source}, flags, self.compiler)
 
     def megahertz(self, units_per_cycle: int) -> int:
         """Return the frequency of the core."""

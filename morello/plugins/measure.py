@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -40,11 +41,14 @@ class Clock:
 class Meter(Protocol):
     """Times C on this machine: what `morello calibrate` hands to measurements.
 
-    `compiler` is a `morello.build.toolchain.Compiler`. `quick` asks for less time and tolerates more noise.
+    `quick` asks for less time and tolerates more noise.
     """
 
-    compiler: Any
     quick: bool
+
+    def build(self, source: str, flags: Sequence[str] = ()) -> Path:
+        """Return the path of a shared object built from C. Raises ToolchainError."""
+        ...
 
     def units(self, source: str, names: Sequence[str]) -> list[float]:
         """Return the least that a call of each function in `source` takes, in units of the target's costs.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import attrs
 import pytest
 from morello_x86.calibration.peak import FEATURES
@@ -13,6 +16,7 @@ from morello_x86.kernels.tile_tables import shipped_cycles, tables
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
 
+from morello.build.library import build
 from morello.build.toolchain import Compiler, available_compilers
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
@@ -293,7 +297,11 @@ def test_no_tile_is_faster_than_its_multiply_adds() -> None:
 def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) -> None:
     if missing := missing_features(FEATURES[4 * values]):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
-    found = measure(F32_FMA, 4 * values, available_compilers()[0], repeats=5, tiles=[(1, 1), (6, 2)])
+
+    def build_tiles(source: str, flags: Sequence[str]) -> Path:
+        return build({"tiles.c": source}, flags, available_compilers()[0])
+
+    found = measure(F32_FMA, 4 * values, build_tiles, repeats=5, tiles=[(1, 1), (6, 2)])
     slow, fast = found.tiles
     assert [(one.rows, one.vectors) for one in found.tiles] == [(1, 1), (6, 2)]
     # Other processes may run meanwhile.

@@ -89,7 +89,7 @@ def _of_family(adds: MultiplyAdd, size: int, shipped: Tables) -> tuple[Measureme
         # Imported here because costs do not depend on it.
         from morello_x86.calibration.tile_times import measure
 
-        return measure(adds, size, meter.compiler, _FEW if meter.quick else _REPEATS, shapes)
+        return measure(adds, size, meter.build, _FEW if meter.quick else _REPEATS, shapes)
 
     def tiles(meter: Meter) -> Rows:
         return measured(meter, [(rows, vectors) for rows, vectors, *_ in shipped[tiles_table(adds)]]).tiles

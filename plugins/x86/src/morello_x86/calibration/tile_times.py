@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
-from morello.build.library import build
-from morello.build.toolchain import Compiler
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
@@ -26,6 +25,8 @@ from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import TileCycles, TileTimes
 from morello_x86.kernels.tile_tables import shipped_cycles
 
+#: Builds a shared object from C with these flags.
+Build: TypeAlias = Callable[[str, Sequence[str]], Path]
 #: Bytes of both factors at most, so that they stay in L1, and steps of k.
 _NEAR, _STEPS = 24 << 10, 256
 #: Outputs that calls take turns with.
@@ -89,7 +90,7 @@ def lanes_of(adds: MultiplyAdd, size: int) -> Lanes:
 class _Library:
     """The compiled tiles of one multiply-add in one vector width."""
 
-    def __init__(self, lanes: Lanes, tiles: Sequence[tuple[int, int]], compiler: Compiler):
+    def __init__(self, lanes: Lanes, tiles: Sequence[tuple[int, int]], build: Build):
         self.programs: list[_Program] = []
         functions, names = [limit(lanes)], ["limit"]
         for rows, vectors in tiles:
@@ -101,7 +102,7 @@ class _Library:
                 names.append(f"tile_{len(names)}")
                 functions.append(_function(names[-1], lanes, rows, vectors, count, accumulate))
         source = _SOURCE.format(functions="\n".join(functions), names=", ".join(names), outputs=_OUTPUTS)
-        self._library: Any = ctypes.CDLL(str(build({"tiles.c": source}, flags_of(lanes), compiler)))
+        self._library: Any = ctypes.CDLL(str(build(source, flags_of(lanes))))
         self._library.ticks.restype = self._library.chain.restype = ctypes.c_uint64
         self._memory = [_aligned(size) for size in (_NEAR, _NEAR, _OUTPUTS * 64 * lanes.size)]
 
@@ -164,9 +165,7 @@ def least_ticks(library: _Library, numbers: Sequence[int], repeats: int) -> tupl
     return least, cycle
 
 
-def measure(
-    adds: MultiplyAdd, size: int, compiler: Compiler, repeats: int, tiles: Sequence[tuple[int, int]]
-) -> TileCycles:
+def measure(adds: MultiplyAdd, size: int, build: Build, repeats: int, tiles: Sequence[tuple[int, int]]) -> TileCycles:
     """Return the measured costs of tiles in vectors of `size` bytes on this machine.
 
     `tiles` are rows and vectors of the tiles to measure. The CPU must have vectors of this width; if it lacks the
@@ -176,7 +175,7 @@ def measure(
     shipped = shipped_cycles(adds, size)
     if missing_features(adds.cpu_features):
         return shipped
-    library = _Library(lanes_of(adds, size), tiles, compiler)
+    library = _Library(lanes_of(adds, size), tiles, build)
     least, cycle = least_ticks(library, range(1 + 4 * len(library.programs)), repeats)
     measured: list[TileTimes] = []
     for program in library.programs:
