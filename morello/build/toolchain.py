@@ -23,8 +23,8 @@ from morello.errors import ToolchainError
 #: Flags of every shared object.
 BASE_FLAGS = (*COMMON_FLAGS, "-fPIC", "-shared")
 
-#: Flags for threads, the preferred ones first.
-_THREAD_FLAGS = (("-fopenmp",), ("-pthread",))
+#: Flags for threads of a program's own, and for those of OpenMP.
+_PTHREAD, _OPENMP = "-pthread", "-fopenmp"
 _THREADS_PROBE = """\
 #ifdef _OPENMP
 #include <omp.h>
@@ -144,18 +144,18 @@ def _requested(command: str, origin: str) -> Compiler:
 
 
 @cache
-def thread_flags(compiler: Compiler) -> tuple[str, ...]:
-    """Return the compiler's flags for parallel loops, OpenMP or else pthreads. Raises ToolchainError for neither."""
+def thread_flags(compiler: Compiler, openmp: bool = False) -> tuple[str, ...]:
+    """Return the compiler's flags for parallel loops, on pthreads or with OpenMP. Raises ToolchainError."""
+    flag = _OPENMP if openmp else _PTHREAD
     with tempfile.TemporaryDirectory(prefix="morello-probe-") as folder:
         source, library = Path(folder, "probe.c"), Path(folder, "probe.so")
         source.write_text(_THREADS_PROBE)
-        for flags in _THREAD_FLAGS:
-            command = [*compiler.command, *BASE_FLAGS, *flags, "-o", str(library), str(source)]
-            if not _run(command, compiler.name).code and _loads(library):
-                return flags
-    raise ToolchainError(
-        f"{compiler.name} has neither OpenMP nor pthreads, which parallel loops need", "make the Spec `serial`"
-    )
+        command = [*compiler.command, *BASE_FLAGS, flag, "-o", str(library), str(source)]
+        if not _run(command, compiler.name).code and _loads(library):
+            return (flag,)
+    if openmp:
+        raise ToolchainError(f"{compiler.name} has no OpenMP", "leave out OpenMP: loops then run on pthreads")
+    raise ToolchainError(f"{compiler.name} has no pthreads, which parallel loops need", "make the Spec `serial`")
 
 
 def _run(command: Sequence[str], name: str) -> ProcessResult:

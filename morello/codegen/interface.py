@@ -31,14 +31,16 @@ def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> t
 
 #: The compiler's flags for all of Morello's C; those of targets come after them.
 COMMON_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno")
+#: The parameters of a function that runs a loop's shares on threads.
+RUNNER = "void (*body)(void *, int), void *data, int count"
 #: The parameter that receives the caller's threads.
-RUN = "void (*run)(void (*body)(void *, int), void *data, int count)"
+RUN = f"void (*run)({RUNNER})"
 _ON_THREADS = """\
 /* {threads}: how many threads may be used, at least 1; results do not depend on it.
-   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+   Compile with OpenMP, or link with pthreads. The calling thread does the work that gets no other thread. */
 /* {setter}: from now on run(body, data, count) shares the loops among threads of yours.
    It calls body(data, 0) to body(data, count - 1), in any order and on any threads, and returns when all have;
-   count is at most {threads}. With NULL the function sees to threads itself again. */"""
+   count is at most {threads}. With NULL the function uses its own threads again. */"""
 
 
 @attrs.frozen(kw_only=True)

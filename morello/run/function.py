@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ import numpy as np
 from morello.build.cache import is_intact
 from morello.build.library import build
 from morello.build.toolchain import Compiler, find_compiler, thread_flags
-from morello.codegen.threads import MAX_THREADS
+from morello.codegen.interface import RUN, RUNNER, setter_name
+from morello.codegen.threads import MAX_THREADS, RUNTIME
 from morello.errors import ArgumentError, MorelloError, ToolchainError
 from morello.host import missing_features
 from morello.ir.impl import Impl
@@ -28,6 +29,24 @@ from morello.run.fastcall import FastCaller, caller_of
 
 if TYPE_CHECKING:
     import cffi
+
+#: The runner of a process: it runs loops of several programs on one team.
+_TEAM = f"""
+typedef struct {{ void (*body)(void *, int); void *data; }} shares;
+
+static void run_shares(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{
+    const shares *const all = loop;
+    (void)thread;
+    for (; from < to; ++from) {{
+        all->body(all->data, (int)from);
+    }}
+}}
+
+void morello_share_team({RUNNER}) {{
+    const shares all = {{body, data}};
+    morello_parallel(run_shares, &all, count, count);
+}}
+"""
 
 
 @attrs.frozen
@@ -156,12 +175,31 @@ class NativeFunction:
         try:
             if not is_intact(self.library):
                 del self.library  # removed or damaged after it was built: build it again
-            function = getattr(ffi.dlopen(str(self.library)), self.program.name)
+            library = ffi.dlopen(str(self.library))
+            function = getattr(library, self.program.name)
+            if self.program.parallel:
+                ffi.cdef(f"void {setter_name(self.program.name)}({RUN});")
+                getattr(library, setter_name(self.program.name))(_shared_team(self.compiler).morello_share_team)
         except (OSError, AttributeError) as error:
             raise ToolchainError(
                 f"{self.library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
             ) from error
         return LoadedFunction(ffi, function, tuple(ffi.typeof(function).args))
+
+
+@cache
+def _shared_team(compiler: Compiler) -> Any:
+    """Return the library whose threads run the parallel loops of all programs that a compiler built.
+
+    With a team for each program, waiting threads of one would take CPUs from those of the next.
+    """
+    import cffi
+
+    ffi = cffi.FFI()
+    ffi.cdef(f"void morello_share_team({RUNNER});")
+    return ffi.dlopen(
+        str(build({"team.c": f"#include <stddef.h>\n{RUNTIME}{_TEAM}"}, thread_flags(compiler), compiler))
+    )
 
 
 def default_threads() -> int:

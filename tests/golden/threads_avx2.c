@@ -38,20 +38,23 @@
 void threads_avx2(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads);
 void threads_avx2_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count));
 
+#include <sys/types.h>
 #ifndef _OPENMP
 #include <pthread.h>
 #include <stdint.h>
-#include <sys/types.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #endif
 #include <time.h>
 #endif
 
+/* Declared here, as <unistd.h> has many other names. */
+pid_t getpid(void);
+
 /* Runs body(data, 0) to body(data, count - 1); returns when all have returned. */
 typedef void morello_runner(void (*body)(void *, int), void *data, int count);
 
-/* The caller's own way to do so; NULL for that of this file. */
+/* The caller's runner; NULL for that of this file. */
 static morello_runner *morello_run;
 
 /* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
@@ -62,7 +65,7 @@ typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, p
 #define MORELLO_KEEPS_SHARES 0
 #endif
 
-enum { MORELLO_IDLE, MORELLO_ASKED, MORELLO_BUSY, MORELLO_DISMISSED };
+enum { MORELLO_IDLE, MORELLO_GIVEN, MORELLO_BUSY, MORELLO_DISMISSED };
 
 typedef struct {
     morello_tiles *body;
@@ -73,22 +76,20 @@ typedef struct {
     pthread_t handle;
 } morello_member;
 
-/* Declared here, as <unistd.h> has many other names. */
-pid_t getpid(void);
 #ifdef __linux__
 long syscall(long number, ...);
 #endif
 
-/* The threads of this program beside those that call it. One loop has them at a time; what it alone looks at changes
-   plainly. */
+/* The threads of this program other than its callers. One loop has them at a time, in the process `taken`; the fields
+   that only this loop uses are not atomic. */
 static struct {
-    int taken, asleep;
-    pid_t process;
+    pid_t taken, process;
+    int asleep;
     ptrdiff_t size;
-    /* Of the last loop that found someone asleep: how long it would take one thread, and when it ended. */
+    /* The last loop that found a thread asleep: its time on one thread, and when it ended. */
     int64_t took, ended;
     pthread_mutex_t lock;
-    pthread_cond_t news;
+    pthread_cond_t changed;
     morello_member member[1024];
 } morello_team;
 
@@ -112,8 +113,8 @@ static int morello_cpu(void) {
     return -1;
 }
 
-/* Forbids a member this CPU if it has others, or allows it again what was forbidden. Does nothing before the member has
-   begun to run, nor where CPUs cannot be chosen. */
+/* Excludes a CPU from a member's CPUs if it has others, or includes it again. Does nothing before the member runs, or
+   if the system has no such call. */
 static void morello_allow(morello_member *member, int cpu, int allowed) {
 #ifdef SYS_sched_setaffinity
     enum { BITS = 8 * sizeof(unsigned long) };
@@ -140,10 +141,10 @@ static void morello_part(morello_member *member) {
     morello_allow(member, cpu, 1);
 }
 
-/* Waits until a member is idle, or no more: awake for a while, then asleep until there is news, of others too. */
+/* Waits until a member is idle, or busy if `idle` is 0: polls for a while, then sleeps until any state changes. */
 static void morello_await(morello_member *member, int idle) {
     for (;;) {
-        for (int looks = 0; looks < 200000; ++looks) {
+        for (int polls = 0; polls < 200000; ++polls) {
             if (morello_is_idle(member) == idle) {
                 return;
             }
@@ -154,28 +155,28 @@ static void morello_await(morello_member *member, int idle) {
         pthread_mutex_lock(&morello_team.lock);
         __atomic_add_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
         if (morello_is_idle(member) != idle) {
-            pthread_cond_wait(&morello_team.news, &morello_team.lock);
+            pthread_cond_wait(&morello_team.changed, &morello_team.lock);
         }
         __atomic_sub_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
         pthread_mutex_unlock(&morello_team.lock);
     }
 }
 
-/* Wakes who sleeps: the caller, or members whom a caller asked. Those wake on other CPUs than the caller's, as some
-   schedulers leave both on one. Who goes to sleep says so before a last look: either the sleeper is seen here, or it
-   sees what changed before. The lock is free once those who looked are asleep. */
-static void morello_tell(ptrdiff_t asked) {
+/* Wakes sleeping threads: the caller, or members with work. Members wake on other CPUs than the caller's, as some
+   schedulers leave both on one. A thread counts itself asleep before its last check of the state, so either it is
+   counted here, or it sees the new state. The lock is free once threads that checked are asleep. */
+static void morello_wake(ptrdiff_t given) {
     if (!__atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST)) {
         return;
     }
-    const int cpu = asked ? morello_cpu() : -1;
-    for (ptrdiff_t t = 0; t < asked; ++t) {
+    const int cpu = given ? morello_cpu() : -1;
+    for (ptrdiff_t t = 0; t < given; ++t) {
         morello_allow(&morello_team.member[t], cpu, 0);
     }
     pthread_mutex_lock(&morello_team.lock);
     pthread_mutex_unlock(&morello_team.lock);
-    pthread_cond_broadcast(&morello_team.news);
-    for (ptrdiff_t t = 0; t < asked; ++t) {
+    pthread_cond_broadcast(&morello_team.changed);
+    for (ptrdiff_t t = 0; t < given; ++t) {
         morello_allow(&morello_team.member[t], cpu, 1);
     }
 }
@@ -186,20 +187,20 @@ static int64_t morello_nanoseconds(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Returns when a loop starts that finds someone asleep, else 0. */
+/* Returns the time if a thread is asleep, else 0. */
 static int64_t morello_start(void) {
     return __atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST) ? morello_nanoseconds() : 0;
 }
 
-/* Returns whether to let sleepers sleep: there is little to do, and calls do not come one upon another. */
-static int morello_lets_sleep(int64_t start, ptrdiff_t wanted) {
+/* Returns whether not to wake threads: the loop is short, and the last one ended a while ago. */
+static int morello_is_short(int64_t start, ptrdiff_t wanted) {
     return start && morello_team.size >= wanted && morello_team.took < 100000
         && start - morello_team.ended > 100000;
 }
 
-/* Notes how long all tiles take one thread, by `done` of them that the caller has run since. What disturbed one loop
-   is so forgotten with the next, whether that one is divided or not. */
-static void morello_note(int64_t since, ptrdiff_t done, ptrdiff_t tiles) {
+/* Estimates the time of all tiles on one thread from the `done` tiles that the caller has run since. Each loop does so,
+   divided or not, so that one disturbed measurement does not last. */
+static void morello_estimate(int64_t since, ptrdiff_t done, ptrdiff_t tiles) {
     if (since) {
         morello_team.took = (int64_t)((double)(morello_nanoseconds() - since) * (double)tiles / (double)done);
     }
@@ -212,32 +213,35 @@ static void *morello_work(void *given) {
 #endif
     for (;;) {
         morello_await(member, 0);
-        if (morello_turns(member, MORELLO_ASKED, MORELLO_BUSY)) {
+        if (morello_turns(member, MORELLO_GIVEN, MORELLO_BUSY)) {
             member->body(member->loop, member->thread, member->from, member->to);
             __atomic_store_n(&member->state, MORELLO_IDLE, __ATOMIC_SEQ_CST);
-            morello_tell(0);
+            morello_wake(0);
         } else if (__atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_DISMISSED) {
             return NULL;
         }
     }
 }
 
-/* Takes the team, unless another loop has it. Returns whether it did. */
+/* Takes the team, unless another loop of this process has it. Returns whether it did. */
 static int morello_take_team(void) {
-    if (__atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
+    const pid_t self = getpid();
+    pid_t holder = __atomic_load_n(&morello_team.taken, __ATOMIC_RELAXED);
+    if (holder == self
+        || !__atomic_compare_exchange_n(&morello_team.taken, &holder, self, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         return 0;
     }
-    if (morello_team.process != getpid()) {
-        /* The first loop; or that of a forked process, which has none of its parent's threads. */
-        morello_team.process = getpid();
+    if (morello_team.process != self) {
+        /* The first loop of a process, which has none of the threads of a parent that forked it. */
+        morello_team.process = self;
         morello_team.size = morello_team.asleep = 0;
         pthread_mutex_init(&morello_team.lock, NULL);
-        pthread_cond_init(&morello_team.news, NULL);
+        pthread_cond_init(&morello_team.changed, NULL);
     }
     return 1;
 }
 
-/* Starts the threads that are missing. Returns how many are to help. */
+/* Starts missing threads. Returns the number of threads that help. */
 static ptrdiff_t morello_helpers(ptrdiff_t wanted) {
     while (morello_team.size < wanted) {
         morello_member *const member = &morello_team.member[morello_team.size];
@@ -253,13 +257,13 @@ static ptrdiff_t morello_helpers(ptrdiff_t wanted) {
 
 /* Ends the threads before their code is unloaded. */
 __attribute__((destructor)) static void morello_dismiss(void) {
-    if (morello_team.process != getpid() || __atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
+    if (morello_team.process != getpid() || !morello_take_team()) {
         return;
     }
     for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
         __atomic_store_n(&morello_team.member[t].state, MORELLO_DISMISSED, __ATOMIC_SEQ_CST);
     }
-    morello_tell(0);
+    morello_wake(0);
     for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
         pthread_join(morello_team.member[t].handle, NULL);
     }
@@ -277,7 +281,7 @@ static void morello_share(void *data, int number) {
     all->body(all->loop, number, all->tiles * number / all->shares, all->tiles * (number + 1) / all->shares);
 }
 
-/* Runs `body` on `tiles` tiles. Shares for which there is no thread to be had are run by the caller. */
+/* Runs `body` on `tiles` tiles. The caller runs the shares that get no thread. */
 static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {
     const ptrdiff_t most = tiles < 1024 ? tiles : 1024;
     const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
@@ -292,6 +296,14 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         return;
     }
 #ifdef _OPENMP
+    static pid_t process;
+    pid_t first = 0;
+    const pid_t self = getpid();
+    if (!__atomic_compare_exchange_n(&process, &first, self, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && first != self) {
+        /* A forked process has none of its parent's threads, and some OpenMP runtimes would wait for them. */
+        body(loop, 0, 0, tiles);
+        return;
+    }
     #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
     for (ptrdiff_t t = 0; t < shares; ++t) {
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
@@ -299,27 +311,27 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
 #else
     const int taken = morello_take_team();
     const int64_t start = taken ? morello_start() : 0;
-    const int alone = morello_lets_sleep(start, shares - 1);
+    const int alone = morello_is_short(start, shares - 1);
     const ptrdiff_t helpers = taken && !alone ? morello_helpers(shares - 1) : 0;
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
         member->body = body, member->loop = loop, member->thread = t + 1;
         member->from = tiles * (t + 1) / shares, member->to = tiles * (t + 2) / shares;
-        __atomic_store_n(&member->state, MORELLO_ASKED, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&member->state, MORELLO_GIVEN, __ATOMIC_SEQ_CST);
     }
     if (helpers) {
-        morello_tell(helpers);
+        morello_wake(helpers);
     }
     const int64_t since = start ? morello_nanoseconds() : 0;
     body(loop, 0, 0, tiles / shares);
     for (ptrdiff_t t = helpers + 1; t < shares; ++t) {
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
-    morello_note(since, tiles - tiles * (helpers + 1) / shares + tiles / shares, tiles);
+    morello_estimate(since, tiles - tiles * (helpers + 1) / shares + tiles / shares, tiles);
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
-        /* Who has not begun by now may take long to wake. */
-        if (!MORELLO_KEEPS_SHARES && morello_turns(member, MORELLO_ASKED, MORELLO_IDLE)) {
+        /* A member that has not started by now may take long to wake. */
+        if (!MORELLO_KEEPS_SHARES && morello_turns(member, MORELLO_GIVEN, MORELLO_IDLE)) {
             morello_part(member);
             body(loop, member->thread, member->from, member->to);
         } else {

@@ -9,10 +9,10 @@
 /* rhs: 1×8×16 f32, layout[1, 2] */
 /* out: 1×64×16 f32, layout[1, 2] */
 /* threads: how many threads may be used, at least 1; results do not depend on it.
-   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+   Compile with OpenMP, or link with pthreads. The calling thread does the work that gets no other thread. */
 /* threads_avx512_set_parallel: from now on run(body, data, count) shares the loops among threads of yours.
    It calls body(data, 0) to body(data, count - 1), in any order and on any threads, and returns when all have;
-   count is at most threads. With NULL the function sees to threads itself again. */
+   count is at most threads. With NULL the function uses its own threads again. */
 #ifdef __cplusplus
 extern "C" {
 #endif

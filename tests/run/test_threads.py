@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,27 +44,36 @@ SCHEDULE = """\
                       select Assign }"""
 TEXT = f"target x86_avx2\nspec packs = Move(40×200, (f32, GL), (f32, GL))\nschedule packs {{\n{SCHEDULE}\n}}"
 THREADS = (1, 2, 3, 7, 64)
-#: The first lines of the source, for each runtime of threads, and for none.
-WAYS = {
-    "as built": "",
-    "pthreads": "#undef _OPENMP\n",
-    "no threads": "#undef _OPENMP\n#include <pthread.h>\n#define pthread_create(...) 11\n",
-}
+#: Where the threads of loops come from: the team of the process, the program's own team, OpenMP, or nowhere.
+WAYS = ("shared", "own", "openmp", "none")
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
-    return WAYS[request.param]
+    return request.param
 
 
 packs = cache(partial(morello.compile, TEXT))
 
 
-def kernel(compiler: Compiler | str | None = None, before: str = "", old: str = "", new: str = "") -> Kernel:
-    made = packs()
+def kernel(
+    compiler: Compiler | str | None = None, way: str = "shared", old: str = "", new: str = "", before: str = ""
+) -> Kernel:
+    made, compiler = packs(), compiler if isinstance(compiler, Compiler) else find_compiler(compiler)
     assert old in made.source
-    program = attrs.evolve(made.program, source=before + made.source.replace(old, new))
-    return Kernel.of(made.impl, made.target, program, compiler)
+    source, flags = before + made.source.replace(old, new), made.program.flags
+    if way == "openmp":
+        try:
+            flags = (*flags, *thread_flags(compiler, openmp=True))
+        except ToolchainError as error:
+            pytest.skip(error.message)
+    if way == "none":
+        source = f"#include <pthread.h>\n#define pthread_create(...) 11\n{source}"
+    changed = Kernel.of(made.impl, made.target, attrs.evolve(made.program, source=source, flags=flags), compiler)
+    if way != "shared":
+        changed(*operands(changed), threads=1)
+        ctypes.CDLL(str(changed.library)).packs_set_parallel(None)
+    return changed
 
 
 def operands(made: Kernel) -> list[np.ndarray]:
@@ -123,7 +136,7 @@ def test_quick_calls_use_their_threads_and_the_latest_workspace() -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 def test_a_program_keeps_its_threads() -> None:
     """The second call starts none, and a third that wants more starts the rest."""
-    made = kernel(before=WAYS["pthreads"])
+    made = kernel(way="own")
     source, _ = operands(made)
 
     def count(says: Connection) -> None:
@@ -143,7 +156,7 @@ def test_a_program_keeps_its_threads() -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="CPUs are listed in /proc")
 def test_threads_may_run_where_they_could_before() -> None:
     """A caller moves threads that sleep, wake or come late from its own CPU, for a moment."""
-    made = kernel(before=WAYS["pthreads"])
+    made = kernel(way="own")
     source, _ = operands(made)
 
     def cpus(says: Connection) -> None:
@@ -159,20 +172,98 @@ def test_threads_may_run_where_they_could_before() -> None:
     process.join(60)
 
 
-def test_a_forked_process_has_threads_of_its_own() -> None:
-    made = kernel(before=WAYS["pthreads"])
+def test_a_forked_process_computes_as_its_parent_does(way: str) -> None:
+    made = kernel("gcc", way)
     source, _ = operands(made)
     made(source, threads=3)
-    process, hears = forked(lambda says: says.send((made(source, threads=3) == source).all()))
-    assert hears.poll(60)
-    assert hears.recv()
+    process, answer = forked(lambda to: to.send((made(source, threads=3) == source).all()))
+    assert answer.poll(60)
+    assert answer.recv()
     process.join(60)
     assert process.exitcode == 0
 
 
-def test_calls_at_the_same_time() -> None:
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+@pytest.mark.parametrize("way", ["shared", "own"])
+def test_a_process_forked_during_a_call_has_threads(way: str) -> None:
+    made = kernel(way=way)
+    source, _ = operands(made)
+    made(source, threads=3)
+    stop = threading.Event()
+
+    def call() -> None:
+        while not stop.is_set():
+            made(source, threads=3)
+
+    def count(to: Connection) -> None:
+        before = len(os.listdir("/proc/self/task"))
+        correct = bool((made(source, threads=3) == source).all())
+        to.send((correct, len(os.listdir("/proc/self/task")) - before))
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(call)
+        try:
+            for _ in range(10):
+                process, answer = forked(count)
+                assert answer.poll(60)
+                assert answer.recv() == (True, 2)
+                process.join(60)
+        finally:
+            stop.set()
+        done.result(60)
+
+
+SPAWNED = """\
+import multiprocessing
+
+import numpy as np
+
+import morello
+
+def call(number):
+    made = morello.compile({text!r})
+    source = np.full((40, 200), number, np.float32)
+    return bool((made(source, threads=3) == source).all())
+
+if __name__ == "__main__":
+    call(0)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(call, [1, 2]))
+"""
+
+
+def test_spawned_processes_have_threads(tmp_path: Path) -> None:
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED.format(text=TEXT))
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert (run.stdout, run.returncode) == ("[True, True]\n", 0), run.stderr
+
+
+def test_a_call_inside_a_parallel_loop(way: str) -> None:
+    """The caller's threads run a loop whose shares call a kernel with parallel loops."""
+    inner = kernel("gcc", way)
+    source, _ = operands(inner)
+    correct: list[bool] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int), ctypes.c_void_p, ctypes.c_int)
+    def run(body, data, count) -> None:
+        def share(number: int) -> None:
+            correct.append(bool((inner(source, threads=3) == source).all()))
+            body(data, number)
+
+        with ThreadPoolExecutor(count) as pool:
+            list(pool.map(share, range(count)))
+
+    outer = kernel(before="/* loaded for this test alone */\n")
+    outer(source, threads=1)
+    ctypes.CDLL(str(outer.library)).packs_set_parallel(run)
+    assert (outer(source, threads=4) == source).all()
+    assert correct == [True] * 4
+
+
+def test_calls_at_the_same_time(way: str) -> None:
     """One has the team, the others do all the work themselves."""
-    made = kernel(before=WAYS["pthreads"])
+    made = kernel("gcc", way)
     source, _ = operands(made)
 
     def calls(_: int) -> bool:
@@ -183,7 +274,7 @@ def test_calls_at_the_same_time() -> None:
 
 
 def test_threads_sleep_between_calls() -> None:
-    made = kernel(before=WAYS["pthreads"])
+    made = kernel(way="own")
     source, _ = operands(made)
     made(source, threads=3)
     time.sleep(0.2)
@@ -203,7 +294,7 @@ def test_brief_rare_calls_wake_no_thread(disturbed: int) -> None:
     share = "    body(loop, 0, 0, tiles / shares);"
     late = f"static int calls; const int64_t began = morello_nanoseconds(); const int late = ++calls == {disturbed};"
     wait = "while (late && morello_nanoseconds() - began < 1000000);"
-    made = kernel(None, WAYS["pthreads"], share, f"    {late}\n    {wait}\n{share}")
+    made = kernel(None, "own", share, f"    {late}\n    {wait}\n{share}")
     source, _ = operands(made)
 
     def sleeps() -> int:
@@ -273,24 +364,12 @@ def test_verification_notices_threads_that_meet() -> None:
         made.check()
 
 
-def test_openmp_comes_before_pthreads(script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("openmp", "message"), [(False, "no pthreads"), (True, "no OpenMP")])
+def test_compilers_without_threads(openmp: bool, message: str, script: Callable[[str], str]) -> None:
     real = " ".join(find_compiler().command)
-    log = Path(script("")).with_name("log")
-    everything = f'echo "$@" >> {log}; set -- $(echo "$@" | sed s/-fopenmp/-pthread/); exec {real} "$@"; :'
-    assert thread_flags(find_compiler(script(everything))) == ("-fopenmp",)
-    assert "-fopenmp" in log.read_text()
-
-
-@pytest.mark.parametrize(("refused", "flags"), [("-fopenmp", ("-pthread",)), ("-fopenmp|-pthread", None)])
-def test_compilers_without(refused: str, flags: tuple[str, ...] | None, script: Callable[[str], str]) -> None:
-    real = " ".join(find_compiler().command)
-    found = find_compiler(script(f'for word; do case $word in {refused}) exit 1;; esac; done; exec {real} "$@"; :'))
-    if flags:
-        assert thread_flags(found) == flags
-        assert (kernel(found)(operands(kernel())[0]) == operands(kernel())[0]).all()
-    else:
-        with pytest.raises(ToolchainError, match="neither OpenMP nor pthreads"):
-            thread_flags(found)
+    without = script(f'for word; do case $word in -fopenmp|-pthread) exit 1;; esac; done; exec {real} "$@"; :')
+    with pytest.raises(ToolchainError, match=message):
+        thread_flags(find_compiler(without), openmp)
 
 
 COMPOSE = """\

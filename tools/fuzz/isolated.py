@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import os
-import threading
 from collections.abc import Iterator
 from functools import partial
 from multiprocessing.connection import Connection
@@ -49,15 +47,6 @@ def _run_apart(trials: Trials, first: int) -> Iterator[str | None]:
 
 def _report(trials: Trials, first: int, to: Connection) -> None:
     faulthandler.disable()  # The parent says what crashed.
-    # More threads than CPUs that wait for one another by trying again and again take forever.
-    os.environ["OMP_WAIT_POLICY"] = "passive"
-    # If the parent's thread has run OpenMP loops, its copy here waits for threads that a fork leaves behind.
-    thread = threading.Thread(target=_report_each, args=(trials, first, to))
-    thread.start()
-    thread.join()
-
-
-def _report_each(trials: Trials, first: int, to: Connection) -> None:
     for index in range(first, len(trials.impls)):
         try:
             trials.check(index)
