@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import attrs
 
 from morello.api.goals import Goal
 from morello.db.store import SpecStore
-from morello.errors import NoImplementation, Undecided
+from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.interrupt import result_of
 from morello.progress import Spinner
 from morello.search.budget import SearchBudget
@@ -32,16 +35,33 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
     context = multiprocessing.get_context("spawn")
     with (
         Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"),
-        ProcessPoolExecutor(jobs, context) as pool,
+        ProcessPoolExecutor(jobs, context, _end_with_parent) as pool,
     ):
         try:
             waiting = [pool.submit(_search, goal, db.path if db else None, budget) for goal in goals]
             return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
+        except BrokenProcessPool as error:
+            raise MorelloError(
+                "the system ended a process of --jobs, most likely for lack of memory",
+                "run fewer at once, or give them less memory",
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def _end_with_parent() -> None:
+    """Let this process end when its parent does, however that ends."""
+    parent = multiprocessing.parent_process()
+    assert parent
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _search(goal: Goal, db: Path | None, budget: SearchBudget) -> Goal:

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,24 +37,49 @@ def test_the_first_goal_that_fails_is_named(cli, write, refused, tmp_path: Path)
     assert not [*tmp_path.glob("out/*.c")]
 
 
-@pytest.mark.slow
-def test_an_interrupt_leaves_no_process_behind(write, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "morello", "compile", write(LONG), "-d", str(tmp_path / "out"), "--prove"]
+@contextmanager
+def searching(file: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Yield a command with two workers that search, and its children: the workers, and a tracker of their resources."""
+    command = [sys.executable, "-m", "morello", "compile", file, "-d", str(tmp_path / "out"), "--prove"]
     with subprocess.Popen([*command, "--no-db", "--jobs", "2"], stderr=subprocess.PIPE, text=True) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         started = time.monotonic()
         while len(children.read_text().split()) < 3 and time.monotonic() < started + 60:
             time.sleep(0.1)
         below = [int(child) for child in children.read_text().split()]
-        assert len(below) >= 3, "the workers, and what looks after their resources"
-        # Ctrl-C in a shell reaches the workers too; a signal from elsewhere does not.
-        running.send_signal(signal.SIGINT)
-        assert "interrupted the searches" in running.communicate(timeout=60)[1]
-        assert running.returncode == 130
+        assert len(below) >= 3
+        yield running, below
     ended = time.monotonic() + 30
     while any(map(_is_running, below)) and time.monotonic() < ended:
         time.sleep(0.1)
     assert not [child for child in below if _is_running(child)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda one: one.name
+)
+def test_no_process_outlives_a_command(number: signal.Signals, write, tmp_path: Path) -> None:
+    with searching(write(LONG), tmp_path) as (running, _):
+        # Ctrl-C in a shell reaches the workers too; a signal from elsewhere does not.
+        running.send_signal(number)
+        message = running.communicate(timeout=60)[1]
+        if number == signal.SIGINT:
+            assert "interrupted the searches" in message
+        assert running.returncode == (130 if number == signal.SIGINT else -number)
+
+
+@pytest.mark.slow
+def test_a_worker_that_the_system_ends_is_reported(write, tmp_path: Path) -> None:
+    with searching(write(LONG), tmp_path) as (running, below):
+        for child in below:
+            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
+                os.kill(child, signal.SIGKILL)
+                break
+        message = running.communicate(timeout=60)[1]
+        assert "the system ended a process of --jobs" in message
+        assert "Traceback" not in message
+        assert running.returncode == 1
 
 
 def _is_running(process: int) -> bool:
