@@ -42,7 +42,7 @@ static inline f32x8 load_f32x8(const float *from) {
     return v;
 }
 
-static inline f32x8 larger_f32x8(f32x8 a, f32x8 b) {
+static inline f32x8 larger_number_f32x8(f32x8 a, f32x8 b) {
     return _mm256_max_ps(a, b);
 }
 
@@ -76,10 +76,10 @@ void compose_avx2(const float *restrict lhs1, const float *restrict rhs1, float 
         }
         /* Relu(1×2×16, VRF, L1): VectorRelu */
         {
-            store_f32x8(&out[32 * i1_0], larger_f32x8(between_0_0, (f32x8){0}));
-            store_f32x8(&out[32 * i1_0 + 8], larger_f32x8(between_0_8, (f32x8){0}));
-            store_f32x8(&out[32 * i1_0 + 16], larger_f32x8(between_1_0, (f32x8){0}));
-            store_f32x8(&out[32 * i1_0 + 24], larger_f32x8(between_1_8, (f32x8){0}));
+            store_f32x8(&out[32 * i1_0], larger_number_f32x8((f32x8){0}, between_0_0));
+            store_f32x8(&out[32 * i1_0 + 8], larger_number_f32x8((f32x8){0}, between_0_8));
+            store_f32x8(&out[32 * i1_0 + 16], larger_number_f32x8((f32x8){0}, between_1_0));
+            store_f32x8(&out[32 * i1_0 + 24], larger_number_f32x8((f32x8){0}, between_1_8));
         }
     }
 }

@@ -42,7 +42,7 @@ static inline f32x16 load_f32x16(const float *from) {
     return v;
 }
 
-static inline f32x16 larger_f32x16(f32x16 a, f32x16 b) {
+static inline f32x16 larger_number_f32x16(f32x16 a, f32x16 b) {
     return _mm512_max_ps(a, b);
 }
 
@@ -76,10 +76,10 @@ void compose_avx512(const float *restrict lhs1, const float *restrict rhs1, floa
         }
         /* Relu(1×2×32, VRF, L1): VectorRelu */
         {
-            store_f32x16(&out[64 * i1_0], larger_f32x16(between_0_0, (f32x16){0}));
-            store_f32x16(&out[64 * i1_0 + 16], larger_f32x16(between_0_16, (f32x16){0}));
-            store_f32x16(&out[64 * i1_0 + 32], larger_f32x16(between_1_0, (f32x16){0}));
-            store_f32x16(&out[64 * i1_0 + 48], larger_f32x16(between_1_16, (f32x16){0}));
+            store_f32x16(&out[64 * i1_0], larger_number_f32x16((f32x16){0}, between_0_0));
+            store_f32x16(&out[64 * i1_0 + 16], larger_number_f32x16((f32x16){0}, between_0_16));
+            store_f32x16(&out[64 * i1_0 + 32], larger_number_f32x16((f32x16){0}, between_1_0));
+            store_f32x16(&out[64 * i1_0 + 48], larger_number_f32x16((f32x16){0}, between_1_16));
         }
     }
 }

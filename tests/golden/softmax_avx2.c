@@ -31,12 +31,12 @@ typedef int32_t i32x8 __attribute__((vector_size(32)));
 
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
-static inline f32x8 larger_f32x8(f32x8 a, f32x8 b) {
+static inline f32x8 larger_number_f32x8(f32x8 a, f32x8 b) {
     return _mm256_max_ps(a, b);
 }
 
-static inline f32x8 maximum_f32x8(f32x8 a, f32x8 b) {
-    return larger_f32x8(a, b);
+static inline f32x8 greater_f32x8(f32x8 a, f32x8 b) {
+    return larger_number_f32x8(a, b);
 }
 
 static inline f32x8 repeat_f32x8(float value) {
@@ -49,30 +49,30 @@ static inline f32x8 load_f32x8(const float *from) {
     return v;
 }
 
-static inline float maximum_f32(float a, float b) {
+static inline float greater_f32(float a, float b) {
     return a > b ? a : b;
 }
 
-static inline float maximum_of_f32x4(f32x4 v) {
+static inline float greater_of_f32x4(f32x4 v) {
     float result = v[0];
     for (int i = 1; i < 4; ++i) {
-        result = maximum_f32(result, v[i]);
+        result = greater_f32(result, v[i]);
     }
     return result;
 }
 
-static inline f32x4 larger_f32x4(f32x4 a, f32x4 b) {
+static inline f32x4 larger_number_f32x4(f32x4 a, f32x4 b) {
     return _mm_max_ps(a, b);
 }
 
-static inline f32x4 maximum_f32x4(f32x4 a, f32x4 b) {
-    return larger_f32x4(a, b);
+static inline f32x4 greater_f32x4(f32x4 a, f32x4 b) {
+    return larger_number_f32x4(a, b);
 }
 
-static inline float maximum_of_f32x8(f32x8 v) {
+static inline float greater_of_f32x8(f32x8 v) {
     f32x4 half[2];
     memcpy(half, &v, sizeof v);
-    return maximum_of_f32x4(maximum_f32x4(half[0], half[1]));
+    return greater_of_f32x4(greater_f32x4(half[0], half[1]));
 }
 
 static inline f32x8 exp_polynomial_f32x8(f32x8 x, f32x8 *n, f32x8 *sum) {
@@ -147,10 +147,10 @@ void softmax_avx2(const float *restrict src, float *restrict out) {
             f32x8 part2 = repeat_f32x8(-__builtin_inff());
             const float *const src_at = &src[16 * i0];
             for (ptrdiff_t i = 0; i < 16; i += 16) {
-                part = maximum_f32x8(part, load_f32x8(src_at + i));
-                part2 = maximum_f32x8(part2, load_f32x8(src_at + i + 8));
+                part = greater_f32x8(load_f32x8(src_at + i), part);
+                part2 = greater_f32x8(load_f32x8(src_at + i + 8), part2);
             }
-            const float result = maximum_of_f32x8(maximum_f32x8(part, part2));
+            const float result = greater_of_f32x8(greater_f32x8(part, part2));
             const f32x8 every = repeat_f32x8(result);
             f32x8 part3 = repeat_f32x8(0x0.0p+0f);
             f32x8 part4 = repeat_f32x8(0x0.0p+0f);
@@ -159,10 +159,10 @@ void softmax_avx2(const float *restrict src, float *restrict out) {
             for (ptrdiff_t i2 = 0; i2 < 16; i2 += 16) {
                 const f32x8 power = exp_below_f32x8(load_f32x8(src_at2 + i2), every);
                 store_f32x8(out_at + i2, power);
-                part3 = add_f32x8(part3, power);
+                part3 = add_f32x8(power, part3);
                 const f32x8 power2 = exp_below_f32x8(load_f32x8(src_at2 + i2 + 8), every);
                 store_f32x8(out_at + i2 + 8, power2);
-                part4 = add_f32x8(part4, power2);
+                part4 = add_f32x8(power2, part4);
             }
             const float result2 = add_of_f32x8(add_f32x8(part3, part4));
             between_0 = result2;

@@ -18,7 +18,7 @@ void streams_avx512(const float *restrict src, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 
-static inline f32x16 larger_f32x16(f32x16 a, f32x16 b) {
+static inline f32x16 larger_number_f32x16(f32x16 a, f32x16 b) {
     return _mm512_max_ps(a, b);
 }
 
@@ -42,14 +42,14 @@ void streams_avx512(const float *restrict src, float *restrict out) {
         const float *const src_at = src;
         float *const out_at = out;
         {
-            store_f32x16(out_at + 0, larger_f32x16(load_f32x16(src_at + 0), (f32x16){0}));
+            store_f32x16(out_at + 0, larger_number_f32x16((f32x16){0}, load_f32x16(src_at + 0)));
         }
         ptrdiff_t i = 16 - (ptrdiff_t)((uintptr_t)out_at % 64 / 4);
         for (; i <= 284; i += 16) {
-            stream_f32x16(out_at + i, larger_f32x16(load_f32x16(src_at + i), (f32x16){0}));
+            stream_f32x16(out_at + i, larger_number_f32x16((f32x16){0}, load_f32x16(src_at + i)));
         }
         {
-            store_f32x16(out_at + 284, larger_f32x16(load_f32x16(src_at + 284), (f32x16){0}));
+            store_f32x16(out_at + 284, larger_number_f32x16((f32x16){0}, load_f32x16(src_at + 284)));
         }
         _mm_sfence();
     }

@@ -106,6 +106,7 @@ WRONG = [
     ("truncation", "Move", [F32, BF16], {"+ 0x7fff + ((bits >> 16) & 1)": "+ 0"}, "out"),
     ("rounding away", "Move", [F32, BF16], {"+ 0x7fff + ((bits >> 16) & 1)": "+ 0xffff"}, "out"),
     ("NaN lost", "Move", [F32, BF16], {"> 0x7f800000": "> 0x7fffffff"}, "expected nan"),
+    ("NaN lost by a maximum", "Max", F32, {" || value != value": ""}, "expected nan"),
     ("NaN zeroed", "Matmul", F32, {OUT: "out[out_at(b, m, n)] = sum == sum ? sum : 0;"}, "expected nan"),
     ("infinity clipped", "Matmul", F32, {OUT: OUT.replace("sum", "(sum > 1e38f ? 1e38f : sum)")}, "out"),
     (

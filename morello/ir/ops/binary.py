@@ -140,13 +140,11 @@ class DivErrors(BinaryErrors[Div], of=Div):
 
 @attrs.frozen(cache_hash=True)
 class _Extremum(Binary):
-    """One of the two values. If either is NaN, any value is allowed."""
+    """One of the two values; NaN if either is."""
 
 
 class ExtremumErrors(BinaryErrors[_Extremum], of=_Extremum):
     """Errors of one of two values, which is exact."""
-
-    any_for_nan = True
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.zeros(shape)]
@@ -160,7 +158,7 @@ class ExtremumErrors(BinaryErrors[_Extremum], of=_Extremum):
 
 @attrs.frozen(cache_hash=True)
 class Maximum(_Extremum):
-    """out = the larger of lhs and rhs. If either is NaN, any value is allowed."""
+    """out = the larger of lhs and rhs, NaN if either is."""
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return np.maximum(lhs, rhs)
@@ -168,7 +166,7 @@ class Maximum(_Extremum):
 
 @attrs.frozen(cache_hash=True)
 class Minimum(_Extremum):
-    """out = the smaller of lhs and rhs. If either is NaN, any value is allowed."""
+    """out = the smaller of lhs and rhs, NaN if either is."""
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return np.minimum(lhs, rhs)

@@ -17,7 +17,7 @@ from morello.ir.ops.reduce import Reduction
 
 @attrs.frozen(cache_hash=True)
 class Max(Accumulating, Reduction):
-    """out = max of convert(src) along `dim`; MaxAccum includes out itself. Rows with NaN may give any value."""
+    """out = max of convert(src) along `dim`; MaxAccum includes out itself."""
 
     flops_per_point: ClassVar[int] = 1
 
@@ -34,8 +34,6 @@ class Max(Accumulating, Reduction):
 
 class MaxErrors(ErrorAnalysis[Max], of=Max):
     """Errors of choices among values, which are exact."""
-
-    any_for_nan = True
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.zeros_like(value) for value in self.op.evaluate(shape, inputs, [])]

@@ -71,7 +71,7 @@ class UnaryErrors(ErrorAnalysis[UnaryT], of=Unary):
 
 @attrs.frozen(cache_hash=True)
 class Relu(Unary):
-    """out = max(src, 0), after src is converted to the output's type. NaN may give any value."""
+    """out = max(src, 0), after src is converted to the output's type."""
 
     flops_per_point: ClassVar[int] = 1
 
@@ -86,7 +86,6 @@ class ReluErrors(UnaryErrors[Relu], of=Relu):
     """Errors of a choice, which is exact."""
 
     whole_numbers = True
-    any_for_nan = True
 
     def roundings(self, shape: Shape) -> int:
         return 0

@@ -36,7 +36,8 @@ def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
     source, out = values
     if isinstance(op, Relu):
         kind = compared(out)
-        return [f"{kind} x = {source.read(kind, *dims)};", out.write("(x > 0 ? x : 0)", *dims)]
+        relu = "(x < 0 ? 0 : x)" if out.dtype.is_float else "(x > 0 ? x : 0)"
+        return [f"{kind} x = {source.read(kind, *dims)};", out.write(relu, *dims)]
     if isinstance(op, Gelu):
         function = _GELU[op.form]
     elif isinstance(op, Scale):
@@ -55,7 +56,10 @@ def binary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
     if type(op) in _COMPARISONS:
         kind = compared(out)
         a, b = (one.read(kind, *point) for one, point in zip((lhs, rhs), points, strict=True))
-        return [f"{kind} a = {a}, b = {b};", out.write(f"(a {_COMPARISONS[type(op)]} b ? a : b)", *dims)]
+        return [
+            f"{kind} a = {a}, b = {b};",
+            out.write(f"({first(out, 'a', _COMPARISONS[type(op)], 'b')} ? a : b)", *dims),
+        ]
     a, b = (one.read(out.type_of_sums, *point) for one, point in zip((lhs, rhs), points, strict=True))
     return [out.write(f"{a} {_OPERATORS[type(op)]} {b}", *dims)]
 
@@ -65,6 +69,11 @@ def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
     axes = [op.axis(len(shape))] if isinstance(op, DivideVecScalar) else []
     below = by.read("float", *at(dims, axes))
     return [out.write(f"{out.read('float', *dims)} / {below}", *dims)]
+
+
+def first(out: Value, a: str, sign: str, b: str) -> str:
+    """Return the C condition of the choice of `a` before `b`: it compares so, or is NaN."""
+    return f"{a} {sign} {b} || {a} != {a}" if out.dtype.is_float else f"{a} {sign} {b}"
 
 
 def compared(out: Value) -> str:

@@ -8,7 +8,7 @@ from morello.ir.ops import Operation
 from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Mean, Sum
 from morello_reference_c.meanings.common import at, loop
-from morello_reference_c.meanings.elementwise import compared
+from morello_reference_c.meanings.elementwise import compared, first
 from morello_reference_c.values import Value
 
 
@@ -18,7 +18,7 @@ def largest(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: 
     axis = op.axis(len(shape))
     kind, point = compared(out), at(dims, [axis])
     start = out.read(kind, *point) if op.accumulate else source.read(kind, *point)
-    body = [f"{kind} value = {source.read(kind, *dims)};", "max = value > max ? value : max;"]
+    body = [f"{kind} value = {source.read(kind, *dims)};", f"max = {first(out, 'value', '>', 'max')} ? value : max;"]
     return [f"{kind} max = {start};", *loop(dims[axis], shape[axis], *body), out.write("max", *point)]
 
 

@@ -50,6 +50,17 @@ _GELU = {
     "tanh": "x / (1 + __builtin_exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)))",
 }
 
+
+class Greater(Maximum):
+    """The larger of two values, for softmax: any value if either is NaN."""
+
+
+#: The comparison that chooses a value, and the name of the choice between vectors.
+EXTREMA: dict[type[Operation], tuple[str, str]] = {
+    Maximum: (">", "larger"),
+    Minimum: ("<", "smaller"),
+    Greater: (">", "larger_number"),
+}
 _SIGNS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}
 
 
@@ -75,8 +86,8 @@ def _with_constant(site: KernelSite) -> str:
 
 def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
     """Return the C expression of a binary operation on two values of a type."""
-    if op in (Maximum, Minimum):
-        return picked(a, b, ">" if op is Maximum else "<")
+    if op in EXTREMA:
+        return picked(a, b, EXTREMA[op][0], dtype.is_float and op is not Greater)
     sign = _SIGNS[op]
     if dtype.is_float:
         return f"{a} {sign} {b}"
@@ -111,21 +122,27 @@ SCALARS = (
 # Vectors.
 
 
-def choice(site: KernelSite, dtype: DType, values: int, sign: str) -> str:
-    """Return the C function of the larger (">") or smaller ("<") values of two vectors."""
-    kind, name = site.vector_type(dtype, values), {">": "larger", "<": "smaller"}[sign]
-    head = f"static inline {kind} {name}_{kind}({kind} a, {kind} b)"
-    if dtype.is_float:
-        text = f"return {PREFIX[4 * values]}_{'max' if sign == '>' else 'min'}_ps(a, b);"
-    else:
+def choice(site: KernelSite, dtype: DType, values: int, op: type[Operation]) -> str:
+    """Return the C function of the extremum of two vectors."""
+    kind, (sign, name) = site.vector_type(dtype, values), EXTREMA[op]
+    prefix, extremum = PREFIX.get(4 * values), "max" if sign == ">" else "min"
+    # The instruction returns `b` if either is NaN.
+    if not dtype.is_float:
         text = f"const {kind} first = ({kind})(a {sign} b);\n    return (a & first) | (b & ~first);"
+    elif op is Greater:
+        text = f"return {prefix}_max_ps(a, b);"
+    elif values == 16:
+        text = f"return {prefix}_mask_{extremum}_ps(a, {prefix}_cmp_ps_mask(a, a, _CMP_ORD_Q), a, b);"
+    else:
+        text = f"return {prefix}_or_ps({prefix}_{extremum}_ps(a, b), {prefix}_cmp_ps(a, a, _CMP_UNORD_Q));"
+    head = f"static inline {kind} {name}_{kind}({kind} a, {kind} b)"
     return site.helper(f"{name}_{kind}", f"{head} {{\n    {text}\n}}")
 
 
 def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: str, values: int) -> str:
     """Return the C expression of a binary operation on two vectors."""
-    if op in (Maximum, Minimum):
-        return f"{choice(site, dtype, values, '>' if op is Maximum else '<')}({a}, {b})"
+    if op in EXTREMA:
+        return f"{choice(site, dtype, values, op)}({a}, {b})"
     sign = _SIGNS[op]
     if dtype.is_float or not dtype.is_signed:
         return f"{a} {sign} {b}"
@@ -140,7 +157,8 @@ def _vector_binary(place: Place) -> str:
 
 def _vector_relu(place: Place) -> str:
     zero = f"({place.site.vector_type(place.dtype, place.values)}){{{{0}}}}"
-    return f"{{out}} = {choice(place.site, place.dtype, place.values, '>')}({{src}}, {zero});"
+    # A second operand that is NaN is the result.
+    return f"{{out}} = {choice(place.site, place.dtype, place.values, Greater)}({zero}, {{src}});"
 
 
 def _vector_with_constant(place: Place) -> str:

@@ -14,7 +14,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
 from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.elementwise import of_values, of_vectors
+from morello_x86.kernels.elementwise import Greater, of_values, of_vectors
 from morello_x86.kernels.lanes import (
     Place,
     conversions,
@@ -33,13 +33,13 @@ from morello_x86.kernels.values import costs, line, literal, read, write
 ACCUMULATORS = 4
 
 #: What combines two values: the elementwise operation that a reduction repeats.
-Combining = type[Add] | type[Maximum]
+Combining = type[Add] | type[Maximum] | type[Greater]
 COMBINING: Mapping[type, Combining] = {Max: Maximum, Sum: Add}
 
 
 def neutral(combining: Combining, dtype: DType) -> float | int:
     """Return the neutral element."""
-    return Fill("NegInf").constant(dtype) if combining is Maximum else 0
+    return Fill("NegInf").constant(dtype) if issubclass(combining, Maximum) else 0
 
 
 def combine(site: KernelSite, combining: Combining, dtype: DType, values: int = 1) -> str:
@@ -85,7 +85,7 @@ def fold(
         site.line(f"    {kind} {name} = {initial};")
     for place in places(site, values, operands, len(sums)):
         name = sums[place.turn]
-        place.line(f"{name} = {add}({name}, {term(place)});")
+        place.line(f"{name} = {add}({term(place)}, {name});")
     total = sums[0]
     for other in sums[1:]:
         total = f"{add}({total}, {other})"
@@ -163,8 +163,13 @@ def _lane_by_lane(place: Place) -> str:
     return f"{{out}} = {total};"
 
 
+def _steps(spec: LogicalSpec) -> int:
+    """Return the half cycles of a vector: a comparison finds NaN beside a maximum of floats."""
+    return 2 if isinstance(spec.op, Max) and spec.states[1].dtype.is_float else 1
+
+
 def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    return HALF_CYCLE * (spec.operand(0).vectors * (1 + conversions(spec)) + 1) + touching()(spec, machine)
+    return HALF_CYCLE * (spec.operand(0).vectors * (_steps(spec) + conversions(spec)) + 1) + touching()(spec, machine)
 
 
 def _loop_cost(widest: int):
@@ -173,7 +178,7 @@ def _loop_cost(widest: int):
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
         latency = width(spec, widest).bit_length() + 1
-        loop = count * (1 + conversions(spec)) + ACCUMULATORS + 3
+        loop = count * (_steps(spec) + conversions(spec)) + ACCUMULATORS + 3
         return HALF_CYCLE * choose(loop > latency, loop, latency) + machine.move_cost(spec.operand(1))
 
     return cost
@@ -205,7 +210,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             takes="n, VRF/L1, VRF/L1",
             same=("lanes",),
             when=lambda spec: in_lanes(spec, widest),
-            cost=lambda spec, machine: HALF_CYCLE * vectors(spec, widest) * (2 + conversions(spec)),
+            cost=lambda spec, machine: HALF_CYCLE * vectors(spec, widest) * (2 * _steps(spec) + conversions(spec)),
             registers={"VRF": 1},
             emit=lanewise(_lane_by_lane, widest),
         ),

@@ -14,7 +14,7 @@ import attrs
 from morello.ir.dtypes import F32
 from morello.ir.numbers import Num
 from morello.ir.ops.base import Operation
-from morello.ir.ops.binary import Add, Maximum
+from morello.ir.ops.binary import Add
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
     SoftmaxDenominator,
@@ -27,6 +27,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import F32_SCALAR, HALF_CYCLE, PREFIX, SCALAR
+from morello_x86.kernels.elementwise import Greater
 from morello_x86.kernels.lanes import (
     FLOAT_ANYWHERE,
     FLOATS,
@@ -149,7 +150,7 @@ def exp_times(site: KernelSite, values: int, x: str, largest: str, factor: str) 
 
 def _largest(site: KernelSite, values: int) -> str:
     """Print the maximum of a row, and of the output's value if it is accumulated. Return its variable."""
-    found = fold(site, Maximum, values, (0,), lambda place: place.read(0, _LOWEST))
+    found = fold(site, Greater, values, (0,), lambda place: place.read(0, _LOWEST))
     if not accumulates(site.spec):
         return found
     held, largest = site.operands["max"].scalar(), site.fresh("largest")

@@ -86,10 +86,11 @@ def in_doubles(
     return emit
 
 
-def picked(a: str, b: str, sign: str) -> str:
-    """Return the C expression of `a` if it compares so with `b`, else `b`."""
-    # Compilers warn of a value that is compared with itself.
-    return a if a == b else f"{a} {sign} {b} ? {a} : {b}"
+def picked(a: str, b: str, sign: str, or_nan: bool) -> str:
+    """Return the C expression of `a` if it compares so with `b`, or with `or_nan` is NaN, else `b`."""
+    # Compilers warn of an integer that is compared with itself.
+    nan = f" || {a} != {a}" if or_nan else ""
+    return a if a == b else f"{a} {sign} {b}{nan} ? {a} : {b}"
 
 
 def literal(value: float | int, dtype: DType) -> str:
