@@ -55,7 +55,7 @@ class _Watcher(DatabaseCache):
 
 def cold(file: str, database: str, out: str) -> dict[str, Any]:
     """Solve the Spec in `file` and write its C: what search says of it. Meant for a process of its own."""
-    (goal,) = api.parse(Path(file).read_text(encoding="utf-8")).values()
+    (goal,) = api.parse(Path(file).read_text(encoding="utf-8"), cpu="native").values()
     store = SpecStore(database)
     search = goal.searches.of(store)
     watcher = search.cache = _Watcher(store)
@@ -92,7 +92,7 @@ def measure(name: str, target: str) -> dict[str, Any]:
         first = Path(out).read_bytes()
         warm = []
         for _ in range(WARM_RUNS):
-            warm.append(timed("-m", "morello", "compile", file, "--db", database, "-o", out)[1])
+            warm.append(timed("-m", "morello", "compile", file, "--cpu", "native", "--db", database, "-o", out)[1])
             if Path(out).read_bytes() != first:
                 raise click.ClickException(f"{name}: the C from the database differs")
         stored = json.loads(timed("-m", "morello", "db", "stats", database, "--json")[0])

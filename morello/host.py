@@ -1,4 +1,4 @@
-"""The instructions that this machine's CPU has."""
+"""The instructions that this machine's CPU and others have."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from functools import cache
 
 import archspec.cpu
 import archspec.cpu.detect
+
+from morello.errors import MorelloError, suggestion
+
+#: The name of this machine's CPU.
+NATIVE = "native"
 
 
 @cache
@@ -19,7 +24,14 @@ def cpu_features() -> frozenset[str]:
     return frozenset(archspec.cpu.detect.detected_info().features | archspec.cpu.host().features)
 
 
-def missing_features(needed: Iterable[str]) -> list[str]:
-    """Return those of `needed` that this machine lacks."""
-    host = archspec.cpu.host()
-    return [feature for feature in needed if feature not in cpu_features() and feature not in host]
+def missing_features(needed: Iterable[str], cpu: str = NATIVE) -> list[str]:
+    """Return those of `needed` that this machine lacks, or a microarchitecture that has a name of archspec's.
+
+    Raises MorelloError for an unknown name.
+    """
+    if cpu not in (NATIVE, *archspec.cpu.TARGETS):
+        hint = f"write {NATIVE}, a name that archspec has, such as zen4, or +FEATURE,+FEATURE"
+        raise MorelloError(f"unknown CPU {cpu!r}", suggestion(cpu, archspec.cpu.TARGETS, hint))
+    has = archspec.cpu.host() if cpu == NATIVE else archspec.cpu.TARGETS[cpu]
+    own = cpu_features() if cpu == NATIVE else ()
+    return [feature for feature in needed if feature not in own and feature not in has]

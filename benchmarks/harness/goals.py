@@ -12,4 +12,4 @@ def goal_of(name: str, target: str) -> Goal:
     if name in SPECS:
         spec, chosen = SPECS[name].for_target(target)
         return Goal.of(spec, chosen, "searched")
-    return api.goal(name, target=target)
+    return api.goal(name, target=target, cpu="native")

@@ -59,7 +59,7 @@ class Samples:
 def goal(problem: Problem, target: str, schedule: str) -> Goal:
     """Return a problem's first Spec with a schedule. Raises MorelloError for one that does not apply."""
     body = f"schedule problem {{\n{schedule}\n}}\n" if schedule else ""
-    return api.parse(problem.texts(target, 1)[0] + body)["problem"]
+    return api.parse(problem.texts(target, 1)[0] + body, cpu="native")["problem"]
 
 
 def path_of(problem: Problem, target: str, folder: Path) -> Path:

@@ -29,7 +29,7 @@ class Searched:
 
     def for_target(self, target: str) -> tuple[Spec, Target]:
         """Return the Spec as it is for a target, and the target."""
-        file = parse(self.text, filename=self.name, target=target)
+        file = parse(self.text, filename=self.name, target=target, cpu="native")
         return next(one.spec for one in file.goals if one.name == self.spec), file.target
 
 

@@ -10,8 +10,7 @@ from morello.host import missing_features
 from morello.ir.limits import fits
 from morello.ir.spec import Spec
 from morello.kernels.microkernel import OPERATION, mismatch
-from morello.kernels.target import BASE, Target
-from morello.plugins.registry import installed
+from morello.kernels.target import Target
 from morello.rewrites.select import checked_cost, checked_needs
 
 #: Rules in addition to those of a kernel's declaration: free registers, and features of the CPU.
@@ -33,23 +32,16 @@ class KernelCandidate:
         return self.rule == OPERATION
 
 
-def kernel_candidates(spec: Spec, target: Target, base: Target | None = None) -> list[KernelCandidate]:
-    """Return all microkernels of a target: those that implement the Spec, cheapest first, then the others.
-
-    `base` has all microkernels; by default it is the installed target of this name without a profile.
-    """
-    base = base or installed().target(target.name, BASE)
+def kernel_candidates(spec: Spec, target: Target) -> list[KernelCandidate]:
+    """Return all microkernels of a target: those that implement the Spec, cheapest first, then the others."""
     found = [*_candidates(spec, target)]
-    for name, lacks in target.unavailable.items():
-        refused = mismatch(base.kernels_by_name[name], spec.logical)
+    for kernel in target.unavailable:
+        refused = mismatch(kernel, spec.logical)
         if refused is not None and refused.rule == OPERATION:
-            found.append(KernelCandidate(name, None, OPERATION, refused.detail))
+            found.append(KernelCandidate(kernel.name, None, OPERATION, refused.detail))
         else:
-            found.append(
-                KernelCandidate(
-                    name, None, FEATURES, f"the machine of profile {target.profile} lacks {', '.join(lacks)}"
-                )
-            )
+            lacks = ", ".join(target.lacking(kernel))
+            found.append(KernelCandidate(kernel.name, None, FEATURES, f"{target.full_name} lacks {lacks}: see --cpu"))
     return sorted(found, key=lambda one: (one.for_other_operation, one.cost is None, one.cost or 0))
 
 

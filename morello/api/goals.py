@@ -92,7 +92,7 @@ class Goal:
         else:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {cost_and_peak(self.impl).cost:,}"
         sizes = f" ({implied})" if (implied := self.spec.logical.implied) else ""
-        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)}{sizes} for {self.target.name}, {state}>"
+        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)}{sizes} for {self.target.full_name}, {state}>"
 
     @property
     def plain(self) -> Signature:

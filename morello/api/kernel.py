@@ -105,7 +105,7 @@ class Kernel:
         return type(self), (self.goal, self.program, self._compiler)
 
     def __repr__(self) -> str:
-        return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.name}>"
+        return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.full_name}>"
 
     def _repr_html_(self) -> str:
         from morello.report.html import facts_html, table_html

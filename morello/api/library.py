@@ -15,13 +15,14 @@ from morello.build.library import build_file
 from morello.build.toolchain import find_compiler
 from morello.codegen.library import CFile, CFunction, CLibrary
 from morello.frontend.specfile import Declaration, SpecFile, show_file
+from morello.kernels.target import Target
 from morello.schedule import schedule_of
 
 
 def named_by_target(goals: Sequence[Goal]) -> list[Goal]:
     """Return the goals with unique names: with several targets, each ends in that of its target."""
-    several = len({goal.target.name for goal in goals}) > 1
-    return [attrs.evolve(goal, name=f"{goal.name}_{goal.target.name}") if several else goal for goal in goals]
+    several = len({goal.target for goal in goals}) > 1
+    return [attrs.evolve(goal, name=f"{goal.name}_{goal.target.c_name}") if several else goal for goal in goals]
 
 
 def library_name(file: str) -> str:
@@ -32,7 +33,7 @@ def library_name(file: str) -> str:
 
 def make_library(name: str, kernels: Sequence[Kernel]) -> CLibrary:
     """Return the C library of kernels, whose functions choose among kernels for several targets. Raises EmitError."""
-    several = len({kernel.target.name for kernel in kernels}) > 1
+    several = len({kernel.target for kernel in kernels}) > 1
     variants: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
         variants[_base_name(kernel, several)].append(kernel)
@@ -57,23 +58,23 @@ def build_library(kind: str, name: str, kernels: Sequence[Kernel], cc: str | Non
 
 def spec_file(kernels: Sequence[Kernel]) -> str:
     """Return Spec files with the whole schedules of kernels, one for each target, as one text."""
-    by_target: dict[str, list[Kernel]] = defaultdict(list)
+    by_target: dict[Target, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
-        by_target[kernel.target.name].append(kernel)
+        by_target[kernel.target].append(kernel)
     several = len(by_target) > 1
     files = [
         SpecFile(
-            ones[0].target,
+            target,
             tuple(
                 Declaration(_base_name(one, several), one.spec, schedule_of(one.impl), one.program.signature)
                 for one in ones
             ),
         )
-        for ones in by_target.values()
+        for target, ones in by_target.items()
     ]
     return show_file(*files)
 
 
 def _base_name(kernel: Kernel, several: bool) -> str:
     """Return the name of a kernel without the target that `named_by_target` appended."""
-    return kernel.program.name.removesuffix(f"_{kernel.target.name}") if several else kernel.program.name
+    return kernel.program.name.removesuffix(f"_{kernel.target.c_name}") if several else kernel.program.name

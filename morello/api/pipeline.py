@@ -41,19 +41,21 @@ def parse(
     filename: str = _UNNAMED,
     registry: Registry | None = None,
     profile: ProfileLike | None = None,
+    cpu: str | None = None,
 ) -> Mapping[str, Goal]:
     """Return the goals of a Spec file by name, with their schedules applied.
 
-    `text` is the file's text, or its Path. `target` overrides the file's target, and `profile` its costs: a name, the
-    path of a file, or a Profile. Raises SourceError with the place of an error, and MorelloError for a file that cannot
-    be read.
+    `text` is the file's text, or its Path. `target` overrides the file's target, `profile` its costs (a name, the path
+    of a file, or a Profile), and `cpu` its optional CPU features: "native" for those of this machine, a name of
+    archspec's, or "+FEATURE,+FEATURE". Raises SourceError with the place of an error, and MorelloError for a file that
+    cannot be read.
     """
     if isinstance(text, os.PathLike):
         filename = os.fspath(text) if filename == _UNNAMED else filename
         text = read_file(Path(text))
     elif filename == _UNNAMED:
         _check_no_path(text)
-    file = parse_file(text, filename=filename, target=target, registry=registry, profile=profile)
+    file = parse_file(text, filename=filename, target=target, registry=registry, profile=profile, cpu=cpu)
     searches = Searches(file.target)
     goals = {}
     for one in file.goals:
@@ -63,9 +65,16 @@ def parse(
     return goals
 
 
-def goal(text: str, *, target: str, registry: Registry | None = None, profile: ProfileLike | None = None) -> Goal:
+def goal(
+    text: str,
+    *,
+    target: str,
+    registry: Registry | None = None,
+    profile: ProfileLike | None = None,
+    cpu: str | None = None,
+) -> Goal:
     """Return the goal of a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
-    found = (registry or installed()).target(target, profile)
+    found = (registry or installed()).target(target, profile, cpu)
     spec, signature = parse_signed(text, found)
     return Goal.of(spec, found, signature=signature)
 
@@ -75,6 +84,7 @@ def synthesize(
     *,
     target: str | Target | None = None,
     profile: ProfileLike | None = None,
+    cpu: str | None = None,
     db: DatabaseLike = None,
     progress: Listener = None,
     budget: SearchBudget | None = None,
@@ -82,11 +92,11 @@ def synthesize(
     """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
 
     With a `budget`, return the best program found; `Goal.low` is the proven lower bound. `what` may be the text of a
-    Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile` is that of `parse`, `db`
-    and `progress` are those of `Goal.synthesize`. Raises NoImplementation without a program, and the errors of
-    `parse`.
+    Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile` and `cpu` are those of
+    `parse`, `db` and `progress` those of `Goal.synthesize`. Raises NoImplementation without a program, and the errors
+    of `parse`.
     """
-    return goal_from(what, target, profile).synthesize(db, progress, budget).impl
+    return goal_from(what, target, profile, cpu).synthesize(db, progress, budget).impl
 
 
 def compile(
@@ -94,6 +104,7 @@ def compile(
     *,
     target: str | Target | None = None,
     profile: ProfileLike | None = None,
+    cpu: str | None = None,
     db: DatabaseLike = None,
     cc: str | None = None,
     progress: Listener = None,
@@ -105,7 +116,7 @@ def compile(
     If `measured`, a program that `tune` measured to be the fastest on such a machine replaces the search. Raises what
     `synthesize` raises, and ToolchainError without a C compiler.
     """
-    start = goal_from(what, target, profile)
+    start = goal_from(what, target, profile, cpu)
     done: Goal | None = installed().recorded_program(start, database(db), cc) if measured else None
     done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
     program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
@@ -113,16 +124,20 @@ def compile(
 
 
 def goal_from(
-    what: str | os.PathLike[str] | Spec | Goal, target: str | Target | None = None, profile: ProfileLike | None = None
+    what: str | os.PathLike[str] | Spec | Goal,
+    target: str | Target | None = None,
+    profile: ProfileLike | None = None,
+    cpu: str | None = None,
 ) -> Goal:
     """Return the single goal of an argument of `synthesize`. Raises MorelloError for several goals, or none."""
-    if profile is not None and (isinstance(what, Goal) or isinstance(target, Target)):
-        given = "goal has a target" if isinstance(what, Goal) else "Target has costs"
-        raise MorelloError(f"a {given}, which a profile cannot change", "name the profile where you get it")
+    for word, given in (("profile", profile), ("cpu", cpu)):
+        if given is not None and (isinstance(what, Goal) or isinstance(target, Target)):
+            has = "goal has a target" if isinstance(what, Goal) else "Target has costs and features"
+            raise MorelloError(f"a {has}, which {word}= cannot change", f"pass {word}= where you get it")
     if isinstance(what, Goal):
         return what
     if isinstance(what, os.PathLike) or (isinstance(what, str) and not _is_single(what, target is not None)):
-        goals = parse(what, target=target.name if isinstance(target, Target) else target, profile=profile)
+        goals = parse(what, target=target.full_name if isinstance(target, Target) else target, profile=profile, cpu=cpu)
         if len(goals) != 1:
             raise MorelloError(
                 f"the text has {len(goals)} Specs: {', '.join(goals)}", "pass one of the goals that `parse` returns"
@@ -130,7 +145,7 @@ def goal_from(
         return next(iter(goals.values()))
     if target is None:
         raise MorelloError("a Spec needs a target", "pass target=, e.g. the name of an installed one")
-    chosen = installed().target(target, profile) if isinstance(target, str) else target
+    chosen = installed().target(target, profile, cpu) if isinstance(target, str) else target
     spec, signature = parse_signed(what, chosen) if isinstance(what, str) else (what, None)
     return Goal.of(spec, chosen, signature=signature)
 

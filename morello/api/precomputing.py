@@ -35,7 +35,9 @@ def is_spec(source: str) -> bool:
     return "(" in source and not Path(source).exists()
 
 
-def parse_families(source: str, target: str | None = None, profile: str | None = None) -> dict[str, Family]:
+def parse_families(
+    source: str, target: str | None = None, profile: str | None = None, cpu: str | None = None
+) -> dict[str, Family]:
     """Return the families of Specs in a file, or of one Spec, by name. Raises MorelloError.
 
     `source` is the path of a Spec file, or the text of a Spec, which needs a `target`.
@@ -43,12 +45,13 @@ def parse_families(source: str, target: str | None = None, profile: str | None =
     if not is_spec(source):
         text = read_file(source)
         with crash.context(file=text):
-            return {one.name: one for one in families(text, filename=source, target=target, profile=profile)}
+            found = families(text, filename=source, target=target, profile=profile, cpu=cpu)
+            return {one.name: one for one in found}
     if target is None:
         known = ", ".join(installed().names) or "none"
         raise MorelloError("a Spec needs a target", f"give --target NAME; installed are {known}")
-    found = family(source, installed().target(target, profile), "SPEC")
-    return {found.name: found}
+    one = family(source, installed().target(target, profile, cpu), "SPEC")
+    return {one.name: one}
 
 
 def specs_up_to(bound: str, family: Family) -> list[Spec]:

@@ -42,16 +42,30 @@ class TargetDescription:
     missing: list[str]
     extended_by: Sequence[tuple[PluginInfo, Mapping[str, int]]]
 
+    @property
+    def optional_features(self) -> dict[str, dict[str, Any]]:
+        """Return the optional CPU features by name, and the kernels that need each."""
+        every = (*self.target.kernels, *self.target.unavailable)
+        return {
+            feature: {
+                "used": feature in self.target.features,
+                "on_this_machine": not missing_features([feature]),
+                "kernels": [one.name for one in every if feature in one.cpu_features],
+            }
+            for feature in self.target.optional_features
+        }
+
     def as_dict(self) -> dict[str, Any]:
         """Return the description as plain data, as `morello targets --json` prints it."""
         target = self.target
         return {
-            "name": target.name,
+            "name": target.full_name,
             "description": target.info.description,
             "plugin": attrs.asdict(self.plugin),
             "profiles": [attrs.asdict(one) for one in self.profiles],
             "cpu_features": list(target.info.cpu_features),
             "missing_on_this_machine": self.missing,
+            "optional_features": self.optional_features,
             "cost_unit": target.info.cost_unit or None,
             "units_per_cycle": target.info.units_per_cycle,
             "mhz": target.mhz,
@@ -59,7 +73,6 @@ class TargetDescription:
             "levels": [_level(level) for level in target.levels],
             "rewrites": list(target.rewrites_by_name),
             "microkernels": list(target.kernels_by_name),
-            "left_out": {name: list(lacking) for name, lacking in target.unavailable.items()},
             "extended_by": [
                 {**attrs.asdict(plugin), "contributes": dict(counts)} for plugin, counts in self.extended_by
             ],
@@ -110,6 +123,7 @@ def describe_target(name: str, registry: Registry | None = None) -> TargetDescri
         warnings.simplefilter("ignore", PluginDisabled)  # an error if it concerns this target
         registry = registry or installed()
         target = registry.target(name)
+    name = target.name
     plugins, owner = {one.name: one for one in registry.plugins}, registry.owner(name)
     contributed: dict[str, Counter[str]] = defaultdict(Counter)
     for label, plugin in target.origins.items():

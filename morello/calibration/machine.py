@@ -196,7 +196,6 @@ def calibrate(
         target=target.name,
         description=f"measured on {cpu} with {meters[0].compiler.name}, in {target.info.cost_unit or 'units'}",
         cpus=(cpu,),
-        cpu_features=_features(target),
         mhz=meters[0].megahertz(per_cycle) if per_cycle else None,
         weights=weights,
         levels={one.level: {key: round(new) for key, new in one.costs.items()} for one in levels},
@@ -231,14 +230,6 @@ def _measure(
         again = measure_table(other, measurement, target.tables)
         lines.append(Line(_WITH.format(other.compiler.name), "", _times(table.rows, again), again.error))
     return table, lines
-
-
-def _features(target: Target) -> tuple[str, ...]:
-    """Return those features that kernels need and this CPU has."""
-    needed = {feature for kernel in target.kernels for feature in kernel.cpu_features}
-    # The current profile may be that of another machine.
-    needed |= {feature for lacking in target.unavailable.values() for feature in lacking}
-    return tuple(sorted(needed - {*missing_features(needed)}))
 
 
 def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:

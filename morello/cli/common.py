@@ -68,6 +68,12 @@ profile_option = click.option(
     help="The costs of a machine: a file of `morello calibrate`, or a name that `morello targets NAME` lists. By "
     "default that in MORELLO_PROFILE, else the one for this CPU.",
 )
+cpu_option = click.option(
+    "--cpu",
+    metavar="NAME|+FEATURE,...",
+    help="Optional CPU features that programs may use: those of this machine (native), of a CPU that archspec names, "
+    "such as zen4, or these. By default those written after the target's name, as in x86_avx2+avx_vnni.",
+)
 
 
 def memory_option(text: str) -> Callable[[Command], Command]:
@@ -122,6 +128,7 @@ class _FileOptions:
     spec: str | None
     target: str | tuple[str, ...] | None
     profile: str | None
+    cpu: str | None
 
     def texts(self) -> dict[str, str]:
         """Return the files' texts by path."""
@@ -135,7 +142,7 @@ class _FileOptions:
         found: list[api.Goal] = []
         for target in targets:
             for file, text in texts.items():
-                goals = api.parse(text, target=target, filename=file, profile=self.profile)
+                goals = api.parse(text, target=target, filename=file, profile=self.profile, cpu=self.cpu)
                 found += goals.values() if self.spec is None else [named(goals, self.spec, file)]
         return found
 
@@ -163,6 +170,7 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         help=f"Compile for this target instead of the one that FILE names.{more}",
     )
     @profile_option
+    @cpu_option
     @click.option(
         "--db",
         metavar="PATH",

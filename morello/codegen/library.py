@@ -87,13 +87,13 @@ class CFunction:
     @classmethod
     def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> CFunction:
         """Return the function. Raises EmitError if its programs take different operands."""
-        ordered = sorted(variants, key=lambda one: -len(one[0].info.cpu_features))
+        ordered = sorted(variants, key=lambda one: (len(one[0].info.cpu_features), len(one[0].features)), reverse=True)
         first, *others = (
             [(one.operand, one.tensor.shape, one.tensor.state.dtype, one.strides) for one in program.parameters]
             for _, program in ordered
         )
         if any(other != first for other in others):
-            names = ", ".join(target.name for target, _ in ordered)
+            names = ", ".join(target.full_name for target, _ in ordered)
             raise EmitError(f"{name} takes other operands on each of {names}", "compile it for one target")
         return cls(name, tuple(ordered))
 
@@ -123,7 +123,7 @@ class CFunction:
     @cached_property
     def interface(self) -> Interface:
         """Return the interface, which takes the parameters of all programs."""
-        targets = ", ".join(target.name for target, _ in self.variants)
+        targets = ", ".join(target.full_name for target, _ in self.variants)
         taken = {*self._words}
         return Interface(
             name=self.name,
@@ -175,7 +175,7 @@ class CLibrary:
     functions: tuple[CFunction, ...]
 
     def __attrs_post_init__(self) -> None:
-        check_names(self.name, {one.name: [target.name for target, _ in one.variants] for one in self.functions})
+        check_names(self.name, {one.name: [target.c_name for target, _ in one.variants] for one in self.functions})
 
     @property
     def table(self) -> str:
@@ -260,11 +260,12 @@ def _choice(function: CFunction) -> str:
     for number, (target, program) in enumerate(function.variants, start=1):
         if program.cpu_tests is None:
             raise EmitError(
-                f"{target.name} has no test in C for the CPU features that {name} needs", "compile it for one target"
+                f"{target.full_name} has no test in C for the CPU features that {name} needs",
+                "compile it for one target",
             )
         tests.append(f"{' && '.join(program.cpu_tests) or '1'} ? {number}")
-        needs.append(f"{target.name} needs {', '.join((*target.info.cpu_features, *program.cpu_features))}")
-    names = ", ".join(json.dumps(target.name) for target, _ in function.variants)
+        needs.append(f"{target.full_name} needs {', '.join((*target.info.cpu_features, *program.cpu_features))}")
+    names = ", ".join(json.dumps(target.full_name) for target, _ in function.variants)
     fault = json.dumps(f"{name}: no code for this CPU: {'; '.join(needs)}\n")
     calls = "".join(
         f"    case {number}:\n        {function.call(program)}\n        return;\n"

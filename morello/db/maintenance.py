@@ -114,7 +114,7 @@ class Difference:
     solved: SpecAnswer
 
     def __str__(self) -> str:
-        where = f"{self.spec.logical} within {list(self.spec.limits)} on {self.target.name}"
+        where = f"{self.spec.logical} within {list(self.spec.limits)} on {self.target.full_name}"
         return f"{where}: stored is {self.stored}, solved {self.solved}"
 
 

@@ -186,7 +186,7 @@ class SpecStore:
             if key not in self._cache.tables:
                 found = next(read_tables(self.file, "fingerprint = ? AND labels = ?", *key), None)
                 if found and found.owner != FingerprintedTarget.of(target):
-                    raise self.file.damaged(f"a table of {target.name} has other levels than the target")
+                    raise self.file.damaged(f"a table of {target.full_name} has other levels than the target")
                 self._cache.tables[key] = found
                 self._cache.boxes += len(found.boxes) if found else 0
             return self._cache.tables[key]
@@ -210,7 +210,7 @@ class SpecStore:
     @_optional(list)
     def measured(self, target: Target, spec: Spec) -> list[Measured]:
         """Return the programs of a Spec that were measured to be the fastest, one for each kind of machine."""
-        return [one for _, one in measured.specs(self.file, target.name, spec)]
+        return [one for _, one in measured.specs(self.file, target.full_name, spec)]
 
     def keep_measured(self, target: Target, spec: Spec, best: Measured) -> None:
         """Store a program that was measured to be the fastest of a Spec. A failure is a NotSaved warning."""
@@ -221,7 +221,7 @@ class SpecStore:
 
     def forget_measured(self, target: Target, spec: Spec, machine: MachineKind) -> None:
         """Drop the program of a Spec that was measured on such a machine."""
-        measured.drop(self.file, target.name, spec, machine)
+        measured.drop(self.file, target.full_name, spec, machine)
 
     def remember(self, target: Target, impl: Impl) -> None:
         """Store an optimal program: every Spec in it is solved."""

@@ -23,7 +23,7 @@ class SpecLexer(RegexLexer):
         "root": [
             (r"\s+", Text),
             (r"#[^\n]*", Comment.Single),
-            (r"(target)(\s+)(\w+)", bygroups(Keyword.Declaration, Text, Name.Namespace)),
+            (r"(target)(\s+)(\w+(?:\s*\+\s*\w+)*)", bygroups(Keyword.Declaration, Text, Name.Namespace)),
             (r"(spec|schedule)(\s+)(\w+)", bygroups(Keyword.Declaration, Text, Name.Function)),
             (words(("for", "as", "to", "parallel", "serial", "layout"), suffix=r"\b"), Keyword),
             (words(tuple(BY_NAME), suffix=r"\b"), Keyword.Type),

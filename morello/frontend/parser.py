@@ -18,7 +18,8 @@ from morello.frontend.steps import places, read_schedule
 from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, SpecNode, TargetNode, span
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
-from morello.kernels.target import Target
+from morello.kernels.target import BASE, Target
+from morello.plugins.cpu import unknown_feature
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.schedule import Schedule
@@ -35,10 +36,12 @@ def parse(
     target: str | None = None,
     registry: Registry | None = None,
     profile: ProfileLike | None = None,
+    cpu: str | None = None,
 ) -> SpecFile:
     """Read a `.spec` file. `target` overrides that of the file; `registry` defaults to the installed plugins.
 
-    Raises SourceError for any error in the text, MorelloError if `target` or its `profile` is unknown.
+    `profile` and `cpu` are those of `Registry.target`. Raises SourceError for any error in the text, MorelloError if
+    `target`, `profile` or `cpu` is unknown.
     """
     source = Source(filename, text)
     nodes = syntax.parse_file(source)
@@ -55,7 +58,13 @@ def parse(
             hint = f"the first is on line {first.line}: rename one of them"
             raise source.error(span(node.name), f"a second spec {quoted(node.name)}", hint)
     registry = registry or installed()
-    chosen = _target(source, nodes, target, registry, profile)
+    written = _target(source, nodes)
+    if target is None:
+        target = _installed(source, written, registry) if written else None
+    if target is None:
+        known = f"installed targets are {', '.join(registry.names) or 'none'}"
+        raise source.error(_START, "no target", f"start the file with `target NAME`; {known}")
+    chosen = registry.target(target, profile, cpu)
     schedules = _schedules(source, nodes, list(names), chosen, registry)
     goals: list[Declaration] = []
     for node in declarations:
@@ -82,36 +91,35 @@ def parse_schedule(text: str, target: Target, filename: str = "<text>") -> Sched
     return read_schedule(source, target, syntax.parse_statements(source))
 
 
-def _target(
-    source: Source, nodes: FileNode, override: str | None, registry: Registry, profile: ProfileLike | None
-) -> Target:
+def _target(source: Source, nodes: FileNode) -> TargetNode | None:
+    """Return the target that a file names. Raises SourceError for a second one."""
     named = [node for node in nodes if isinstance(node, TargetNode)]
     if len(named) > 1:
         raise source.error(span(named[1].name), "a second target", "a file is for one target")
-    if override is not None:
-        return registry.target(override, profile)
-    known = f"installed targets are {', '.join(registry.names) or 'none'}"
-    if not named:
-        raise source.error(_START, "no target", f"start the file with `target NAME`; {known}")
-    return registry.target(_installed(source, named[0].name, registry), profile)
+    return named[0] if named else None
 
 
-def _installed(source: Source, name: Token, registry: Registry) -> str:
-    """Return the name of an installed target in the text. Raises SourceError if it is not installed, or disabled."""
+def _installed(source: Source, node: TargetNode, registry: Registry) -> str:
+    """Return the full name of a target in the text. Raises SourceError if it is not installed, or disabled."""
+    name = node.name
     if reason := registry.reason(str(name)):
         raise source.error(span(name), reason.message, reason.hint)
     if name not in registry.names:
         known = f"installed targets are {', '.join(registry.names) or 'none'}"
         raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
-    return str(name)
+    for feature in node.features:
+        if wrong := unknown_feature(str(feature), registry.target(str(name), BASE)):
+            raise source.error(span(feature), *wrong)
+    return registry.target(" + ".join((str(name), *node.features)), BASE).full_name
 
 
 def _schedules(
     source: Source, nodes: FileNode, names: list[str], target: Target, registry: Registry
 ) -> dict[str, Located]:
-    """Return the schedules by Spec name: those for this target, else those for any."""
+    """Return the schedules by Spec name: those for this target and the most of its features, else those for any."""
     chosen: dict[str, ScheduleNode] = {}
     seen = set[tuple[str, str]]()
+    most: dict[str, int] = {}
     for node in nodes:
         if not isinstance(node, ScheduleNode):
             continue
@@ -121,14 +129,16 @@ def _schedules(
             raise source.error(
                 span(node.name), f"a schedule for {quoted(name)}, which is not a spec of this file", hint
             )
-        for place in node.targets or (node.name,):
-            wanted = _installed(source, place, registry) if node.targets else ""
+        for place in node.targets or (None,):
+            wanted = _installed(source, place, registry) if place else ""
             if (name, wanted) in seen:
                 words = f"a second schedule for {quoted(name)}{wanted and f' on {wanted}'}"
-                raise source.error(span(place), words, "a spec has one schedule a target, and one for the others")
+                where = span(place.name if place else node.name)
+                raise source.error(where, words, "a spec has one schedule a target, and one for the others")
             seen.add((name, wanted))
-            if wanted == target.name or not (wanted or name in chosen):
-                chosen[name] = node
+            parts = wanted.split(" + ") if wanted else []
+            if {*parts} <= {target.name, *target.features} and len(parts) > most.get(name, -1):
+                chosen[name], most[name] = node, len(parts)
     return {name: _located(source, nodes, node, target) for name, node in chosen.items()}
 
 
@@ -159,10 +169,15 @@ class Family:
 
 
 def families(
-    text: str, *, filename: str = "<text>", target: str | None = None, profile: ProfileLike | None = None
+    text: str,
+    *,
+    filename: str = "<text>",
+    target: str | None = None,
+    profile: ProfileLike | None = None,
+    cpu: str | None = None,
 ) -> list[Family]:
     """Return the Specs of a file, in order. Raises what `parse` raises."""
-    file = parse(text, filename=filename, target=target, profile=profile)
+    file = parse(text, filename=filename, target=target, profile=profile, cpu=cpu)
     source = Source(filename, text)
     nodes = [node for node in syntax.parse_file(source) if isinstance(node, DeclarationNode)]
     return [_family(str(node.name), file.target, source, node.spec) for node in nodes]

@@ -70,7 +70,7 @@ def show_file(file: SpecFile, *others: SpecFile) -> str:
     `others` are the same file for other targets: the text gives each target its own schedules. Raises MorelloError
     if their Specs differ.
     """
-    parts = [f"target {file.target.name}\n"]
+    parts = [f"target {file.target.full_name}\n"]
     for goals in zip(*(each.goals for each in (file, *others)), strict=True):
         texts = [
             f"spec {goal.name} = {show_spec(goal.spec, each.target, goal.signature)}\n"
@@ -82,6 +82,6 @@ def show_file(file: SpecFile, *others: SpecFile) -> str:
         parts.append(texts[0])
         for each, goal in zip((file, *others), goals, strict=True):
             if goal.schedule:
-                head = f"schedule {goal.name} for {each.target.name} {{" if others else f"schedule {goal.name} {{"
+                head = f"schedule {goal.name} for {each.target.full_name} {{" if others else f"schedule {goal.name} {{"
                 parts.append("\n".join([head, *lines(goal.schedule, 1), "}\n"]))
     return "\n".join(parts)

@@ -111,7 +111,10 @@ class StatementNode:
 
 @attrs.frozen
 class TargetNode:
+    """`x86_avx2 + avx_vnni`."""
+
     name: Token
+    features: tuple[Token, ...]
 
 
 @attrs.frozen
@@ -125,7 +128,7 @@ class ScheduleNode:
     """The schedule of a Spec for these targets; none: for any."""
 
     name: Token
-    targets: tuple[Token, ...]
+    targets: tuple[TargetNode, ...]
     block: tuple[StatementNode, ...]
 
 
@@ -173,14 +176,19 @@ class _Nodes(Transformer):
     def file(self, *items: Any) -> FileNode:
         return items
 
-    def target(self, _keyword: Token, name: Token) -> TargetNode:
-        return TargetNode(name)
+    def target(self, _keyword: Token, named: TargetNode) -> TargetNode:
+        return named
+
+    def named(self, *parts: Token) -> TargetNode:
+        name, *features = _of_type(parts, "WORD")
+        return TargetNode(name, tuple(features))
 
     def declaration(self, _keyword: Token, name: Token, spec: SpecNode) -> DeclarationNode:
         return DeclarationNode(name, spec)
 
-    def schedule(self, _keyword: Token, name: Token, *rest: Token | StatementNode) -> ScheduleNode:
-        return ScheduleNode(name, _of_type(rest, "WORD"), tuple(one for one in rest if isinstance(one, StatementNode)))
+    def schedule(self, _keyword: Token, name: Token, *rest: Token | TargetNode | StatementNode) -> ScheduleNode:
+        targets = tuple(one for one in rest if isinstance(one, TargetNode))
+        return ScheduleNode(name, targets, tuple(one for one in rest if isinstance(one, StatementNode)))
 
     def spec(self, *parts: Any) -> SpecNode:
         call, limits = (parts[0], None) if len(parts) == 1 else parts[1:3]
@@ -297,6 +305,7 @@ WORDS = {
     "DOTS": "`...`",
     "EQUAL": "`=`",
     "COLON": "`:`",
+    "PLUS": "`+`",
     "COMMA": "`,`",
     "LPAR": "`(`",
     "LSQB": "`[`",

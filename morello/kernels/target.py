@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -64,13 +64,42 @@ class Target(Machine):
     mhz: int | None = None
     #: Neighbouring tile sizes of search differ by this many factors of two, in addition to sizes that kernels require.
     size_bits: int = 1
-    #: Kernels that the profile's machine cannot run, by name: the CPU features that it lacks for them.
-    unavailable: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
+    #: The optional CPU features that programs may use, in order.
+    features: tuple[str, ...] = ()
+    #: Kernels that need other optional features.
+    unavailable: tuple[Microkernel, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Return the name with its features, as the language has it: `x86_avx2 + avx_vnni`."""
+        return " + ".join((self.name, *self.features))
+
+    @property
+    def c_name(self) -> str:
+        """Return the name with its features as a part of names in C."""
+        return "_".join((self.name, *self.features))
 
     @property
     def label(self) -> str:
-        """Return the name in words, with the profile if there is one."""
-        return self.name if self.profile == BASE else f"{self.name} (profile {self.profile})"
+        """Return the full name, with the profile if there is one."""
+        return self.full_name if self.profile == BASE else f"{self.full_name} (profile {self.profile})"
+
+    @cached_property
+    def optional_features(self) -> tuple[str, ...]:
+        """Return the CPU features that some kernels need besides those of the target, in order."""
+        needed = {feature for one in (*self.kernels, *self.unavailable) for feature in one.cpu_features}
+        return tuple(sorted(needed - {*self.info.cpu_features}))
+
+    def lacking(self, kernel: Microkernel) -> tuple[str, ...]:
+        """Return the CPU features that a kernel needs and programs may not use."""
+        return tuple(one for one in kernel.cpu_features if one not in (*self.info.cpu_features, *self.features))
+
+    def with_features(self, features: Iterable[str]) -> Target:
+        """Return this target, which has all kernels, without those that need other optional features."""
+        wanted = attrs.evolve(self, features=tuple(features))
+        kernels = tuple(one for one in self.kernels if not wanted.lacking(one))
+        unavailable = tuple(one for one in self.kernels if wanted.lacking(one))
+        return attrs.evolve(wanted, kernels=kernels, unavailable=unavailable)
 
     @property
     def unit_seconds(self) -> float | None:

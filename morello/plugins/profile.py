@@ -12,7 +12,6 @@ from typing import Any, Literal, NoReturn, Protocol, cast
 import attrs
 
 from morello.errors import MorelloError
-from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel, Tables, Weights
 from morello.kernels.target import BASE, Target
 from morello.plugins import rules
@@ -20,8 +19,6 @@ from morello.plugins.rules import is_integer, rows_rule
 
 #: The threads of a profile that stands for all machines with a CPU: as many as there are CPUs.
 ALL_CPUS = "cpus"
-#: The CPU features of a profile that stands for several machines: those that this machine has.
-THIS_CPU = "cpu"
 #: What a profile may say of a level: all of its numbers but those that emitted code is made for.
 MEASURED = tuple(
     field.name
@@ -46,9 +43,8 @@ class ProfileFile(Protocol):
 class Profile:
     """The costs of a machine, in place of what the plugins of `target` declare.
 
-    `cpus` are its microarchitectures, in archspec's names. `cpu_features` are those that it has in addition to the
-    target's, or "cpu" for those of this machine: kernels that need others are left out. `mhz` is the clock
-    of its cores, for costs to be shown as times. `levels` has numbers of memory levels by level and field, `weights`
+    `cpus` are its microarchitectures, in archspec's names. `mhz` is the clock of its cores, for costs to be shown as
+    times. `levels` has numbers of memory levels by level and field, `weights`
     those of `Weights`, where threads may be "cpus", and `tables` whole tables. Other values stay as declared.
     `place` is its origin. Raises ProfileError for an invalid profile.
     """
@@ -57,7 +53,6 @@ class Profile:
     target: str
     description: str = ""
     cpus: tuple[str, ...] = ()
-    cpu_features: tuple[str, ...] | Literal["cpu"] | None = None
     mhz: int | None = None
     levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, Mapping[str, int]])
     weights: Mapping[str, int | Literal["cpus"]] = attrs.field(factory=dict[str, int | Literal["cpus"]])
@@ -73,11 +68,6 @@ class Profile:
             self.broken("name", rule, "rename the profile")
         if not isinstance(self.cpus, tuple) or not all(isinstance(one, str) for one in self.cpus):
             self.broken("cpus", "a list of names", 'write cpus = ["zen5"], names as archspec has them')
-        listed = isinstance(self.cpu_features, tuple) and all(isinstance(one, str) for one in self.cpu_features)
-        if not listed and self.cpu_features not in (None, THIS_CPU):
-            self.broken(
-                "cpu_features", f'a list of names, or "{THIS_CPU}"', 'write ["avx_vnni"], as /proc/cpuinfo does'
-            )
         if self.mhz is not None and (not is_integer(self.mhz) or self.mhz < 1):
             self.broken("mhz", f"an integer of at least 1, not {self.mhz!r}", "write the megahertz of a core, or none")
         self._check_levels()
@@ -124,8 +114,6 @@ class Profile:
         if self.description:
             lines.append(f"description = {json.dumps(self.description, ensure_ascii=False)}")
         lines.append(f"cpus = {json.dumps(self.cpus)}")
-        if self.cpu_features is not None:
-            lines.append(f"cpu_features = {json.dumps(self.cpu_features)}")
         if self.mhz is not None:
             lines.append(f"mhz = {self.mhz}")
         if self.weights:
@@ -154,9 +142,8 @@ def parsed(text: str, place: str) -> Profile:
     for key in ("name", "target"):
         if key not in settings:
             raise ProfileError(f"{place}: {key} is missing", f'write {key} = "..." at the head of the file')
-    for key in ("cpus", "cpu_features"):
-        if isinstance(settings.get(key), list):
-            settings[key] = tuple(settings[key])
+    if isinstance(settings.get("cpus"), list):
+        settings["cpus"] = tuple(settings["cpus"])
     if isinstance(settings.get("tables"), Mapping):
         settings["tables"] = {name: _frozen(rows) for name, rows in settings["tables"].items()}
     return Profile(**settings, place=place)
@@ -177,25 +164,10 @@ def applied(profile: Profile, base: Target) -> Target:
     """Return a target with the costs of a profile. Raises ProfileError for what the target does not have."""
     if profile.target != base.name:
         profile.broken("target", f"{base.name}, for which it is used", f"it is a profile of {profile.target}")
-    unavailable = _unavailable(profile, base)
     return attrs.evolve(
         base, levels=_levels(profile, base), weights=_weights(profile, base), tables=_tables(profile, base),
-        kernels=tuple(kernel for kernel in base.kernels if kernel.name not in unavailable), unavailable=unavailable,
         profile=profile.name, mhz=profile.mhz,
     )  # fmt: skip
-
-
-def _unavailable(profile: Profile, base: Target) -> dict[str, tuple[str, ...]]:
-    """Return the kernels that the machine cannot run, and the features that it lacks for each."""
-    has = profile.cpu_features
-    if has is None:
-        return {}
-    lacking = {
-        kernel.name: tuple(missing_features(needed) if has == THIS_CPU else [one for one in needed if one not in has])
-        for kernel in base.kernels
-        if (needed := kernel.cpu_features)
-    }
-    return {name: features for name, features in lacking.items() if features}
 
 
 def _levels(profile: Profile, base: Target) -> tuple[MemoryLevel, ...]:

@@ -9,6 +9,7 @@ import copyreg
 import importlib.metadata
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,7 @@ from morello.kernels.machine import TargetInfo
 from morello.kernels.target import BASE, Target
 from morello.plugins import plugin as hooks
 from morello.plugins import rules
+from morello.plugins.cpu import features_of, known_features
 from morello.plugins.discovery import Disabled, PluginInfo, calls, items, load, manager_of, missing_requirements
 from morello.plugins.plugin import PROJECT, TargetPlugin, assemble
 from morello.plugins.profile import Profile, applied, parsed, read_profile
@@ -63,8 +65,8 @@ class Registry:
         self._faulty: set[str] = set()
         self._assembled: dict[str, tuple[Target, TargetPlugin]] = {}
         self._profiles: dict[str, Mapping[str, Profile]] = {}
-        #: Targets with profiles, by their names and the profiles' texts.
-        self._profiled: dict[tuple[str, str], Target] = {}
+        #: Targets by their full names and the texts of their profiles, None without one.
+        self._targets: dict[tuple[str, str | None], Target] = {}
 
     @classmethod
     def discover(cls, report: Callable[[Disabled], None] = Disabled.warn) -> Registry:
@@ -113,36 +115,37 @@ class Registry:
         """Return the plugin that owns a target."""
         return self._declarations.owners[target]
 
-    def target(self, name: str, profile: ProfileLike | None = None) -> Target:
+    def target(self, name: str, profile: ProfileLike | None = None, cpu: str | None = None) -> Target:
         """Return the target with a profile: a Profile, its name, its file, or "base" for costs as declared.
 
-        By default it is the profile that is chosen for the machine. Raises MorelloError for an unknown target or
-        profile, PluginError for a faulty plugin.
+        By default it is the profile that is chosen for the machine. The name may have optional CPU features, as in
+        `x86_avx2 + avx_vnni`; `cpu` replaces them by those of a CPU (`cpu.features_of`). Raises MorelloError for an
+        unknown target, profile, CPU or feature, PluginError for a faulty plugin.
         """
+        name, *features = (part.strip() for part in name.split("+"))
         base = self._base(name)
+        wanted = known_features(features, base) if cpu is None else features_of(cpu, base)
         found = self.choice(name).profile if profile is None else named(profile, name, self.profiles(name))
-        if found is None:
-            return base
-        key = name, found.text()
-        if key not in self._profiled:
-            self._profiled[key] = applied(found, base)
-        return self._profiled[key]
+        key = " + ".join((name, *wanted)), found and found.text()
+        if key not in self._targets:
+            self._targets[key] = (base if found is None else applied(found, base)).with_features(wanted)
+        return self._targets[key]
 
     def variants(self, name: str) -> list[Target]:
-        """Return a target with each of its profiles: as declared, those of plugins, and the chosen one."""
-        found = [self.target(name, profile) for profile in (BASE, *self.profiles(name))]
-        return list(dict.fromkeys([*found, self.target(name)]))
+        """Return a target with each of its profiles (as declared, those of plugins, the chosen one) and features."""
+        optional = self._base(name).optional_features
+        names = [" + ".join((name, *some)) for n in range(len(optional) + 1) for some in combinations(optional, n)]
+        found = [self.target(one, profile) for one in names for profile in (BASE, *self.profiles(name), None)]
+        return list(dict.fromkeys(found))
 
     def recipe(self, target: Target) -> tuple[str, str | None]:
-        """Return the name of a target of this registry, and the text of its profile, if it has one.
+        """Return the full name of a target of this registry, and the text of its profile, if it has one.
 
         Raises MorelloError for a target of another registry, or a changed one.
         """
-        if target.name in self._assembled and self._base(target.name) is target:
-            return target.name, None
-        for (name, text), one in self._profiled.items():
+        for recipe, one in self._targets.items():
             if one is target:
-                return name, text
+                return recipe
         raise MorelloError(
             f"target {target.name} cannot be pickled: it is not an installed target, so no other process has it",
             "install its plugins, and leave registry= out; profiles are for what a machine costs",

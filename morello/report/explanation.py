@@ -77,7 +77,7 @@ class Explanation:
         unit = self.target.unit_seconds
         return {
             "name": self.name,
-            "target": self.target.name,
+            "target": self.target.full_name,
             "profile": self.target.profile,
             "spec": self.signature.text(self.spec.logical),
             "cost": self.tree.cost,

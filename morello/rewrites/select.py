@@ -36,10 +36,11 @@ class Select(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         kernel = target.kernels_by_name.get(self.kernel)
-        if self.kernel in target.unavailable:
-            lacks = ", ".join(target.unavailable[self.kernel])
-            what = f"{target.label} leaves out {self.kernel}: its CPU lacks {lacks}"
-            raise Inapplicable(what, "choose another profile with --profile; that named base has all microkernels")
+        for one in target.unavailable:
+            if one.name == self.kernel:
+                lacks = target.lacking(one)
+                hint = f"write `target {target.full_name} + {' + '.join(lacks)}`, or compile with --cpu"
+                raise Inapplicable(f"{one.name} needs {', '.join(lacks)}, which {target.full_name} lacks", hint)
         if kernel is None:
             known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")

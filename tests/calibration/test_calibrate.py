@@ -95,7 +95,6 @@ def test_measured_costs_are_those_of_the_machine(machine: Registry, tmp_path: Pa
     assert {name: costs["hit_cost"] for name, costs in profile.levels.items()} == {"C": 4, "MEM": 70}
     assert {name: costs["miss_cost"] for name, costs in profile.levels.items()} == {"C": 6, "MEM": 90}
     assert profile.weights == {"threads": 4, "sync": SYNC}
-    assert profile.cpu_features == ()
     # A beat is a nanosecond, and four of them are a cycle.
     assert profile.mhz == 250
     assert profile.tables == {"rows": ((1, 25, 7), (2, 50, 7))}

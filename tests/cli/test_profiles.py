@@ -85,14 +85,3 @@ def test_targets_mark_the_profile_that_is_chosen(cli: Cli, profile: str) -> None
     assert {"base", "x86_64", "own"} <= {*avx2}
     assert avx2["own"]["file"] == profile
     assert [one["name"] for one in by_name["reference_c"] if one["chosen"]] == ["base"]
-
-
-def test_targets_lists_kernels_that_a_profile_leaves_out(cli: Cli, tmp_path: Path) -> None:
-    plain = tmp_path / "plain.toml"
-    plain.write_text('name = "plain"\ntarget = "x86_avx2"\ncpu_features = []\n')
-    text = cli("targets", "x86_avx2", MORELLO_PROFILE=str(plain)).stdout
-    assert "left out for lack of avx_vnni\nRegisterTileVpdpbusdAccum, RegisterTileVpdpbusd\n" in text
-    assert "left out" not in cli("targets", "x86_avx2", MORELLO_PROFILE="base").stdout
-    found = json.loads(cli("targets", "--json", MORELLO_PROFILE=str(plain)).stdout)["targets"]
-    (avx2,) = (one for one in found if one["name"] == "x86_avx2")
-    assert avx2["left_out"] == {f"RegisterTileVpdpbusd{one}": ["avx_vnni"] for one in ("Accum", "")}

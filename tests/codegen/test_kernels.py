@@ -20,7 +20,10 @@ def checks() -> list[Any]:
         pytest.param(check, marks=pytest.mark.xdist_group(f"kernels of {check.group}"), id=str(check))
         for number, name in enumerate(TARGETS)
         for check in kernel_checks(
-            installed().target(name), 1, compiler=compilers[number % len(compilers)], sanitize=True
+            installed().target(name, cpu=f"+{',+'.join(installed().target(name).optional_features)}"),
+            1,
+            compiler=compilers[number % len(compilers)],
+            sanitize=True,
         )
     ]
 

@@ -73,9 +73,14 @@ PRODUCTS = [
 ]
 
 
+def with_all_features(target: str) -> str:
+    """Return the full name of a target with all of its optional CPU features."""
+    return " + ".join((target, *installed().target(target).optional_features))
+
+
 def verified(target: str, text: str, schedule: str, kernel: str) -> None:
     """Schedule a Spec, then hold the program against the operation's meaning and the reference."""
-    goal = morello.goal(text, target=target)
+    goal = morello.goal(text, target=with_all_features(target))
     declared = goal.target.kernels_by_name.get(kernel)
     if declared is None:
         pytest.skip(f"{target} has no {kernel}")
@@ -126,12 +131,12 @@ def test_sums_of_any_types(seed: int) -> None:
 
 def test_verification_tolerates_kernels_that_flush_subnormals() -> None:
     """vdpbf16ps flushes subnormals to zero: a kernel without that declaration fails."""
-    target = installed().target("x86_avx512")
+    target = installed().target("x86_avx512 + avx512_bf16")
     kernel = target.kernels_by_name["DotProductLoopVdpbf16ps"]
     if missing := missing_features((*target.info.cpu_features, *kernel.cpu_features)):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
     text = "MatmulAccum(1×1×32×1, (bf16, L1), (bf16, L1), (f32, L1), serial)"
-    goal = morello.goal(text, target=target.name).select(kernel.name)
+    goal = morello.goal(text, target=target.full_name).select(kernel.name)
     silent = attrs.evolve(target, kernels=tuple(attrs.evolve(one, flush_to_zero=False) for one in target.kernels))
     compiled = morello.compile(goal)
     assert compiled.check().worst <= 1
@@ -142,7 +147,7 @@ def test_verification_tolerates_kernels_that_flush_subnormals() -> None:
 def test_programs_say_which_features_their_kernels_need() -> None:
     """A program requires VNNI only where it uses it, and is built with the flag for it."""
     text = "MatmulAccum(1×1×64×1, (u8, L1), (i8, L1), (i32, L1), serial)"
-    goal = morello.goal(text, target="x86_avx512")
+    goal = morello.goal(text, target="x86_avx512 + avx512_vnni")
     plain = morello.compile(goal.select("DotProductLoopPairs")).program
     asking = morello.compile(goal.select("DotProductLoopVpdpbusd")).program
     assert plain.cpu_features == ()

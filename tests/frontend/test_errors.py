@@ -263,7 +263,11 @@ FILES = [
     ("target tiny\n" + A + "schedule a ‹{›\n tile [1]\n", "'{' is never closed", "`}`"),
     ("target tiny\n" + A + "‹sepc› b", "unexpected 'sepc'", "did you mean 'spec'? expected `target NAME`"),
     ("target tiny\nspec ‹=› Move(4, GL, L1)", "unexpected '='", "expected a name"),
-    ("target tiny\n‹}›", "unexpected '}'", "expected `target NAME`, `spec NAME = ...`, `schedule NAME { ... }` or"),
+    (
+        "target tiny\n‹}›",
+        "unexpected '}'",
+        "expected `target NAME`, `spec NAME = ...`, `schedule NAME { ... }`, `+` or",
+    ),
 ]
 
 

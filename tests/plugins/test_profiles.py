@@ -28,7 +28,6 @@ name = "fast"
 target = "toy_cpu"
 description = "a \\"fast\\" toy"
 cpus = ["zen5", "a64fx"]
-cpu_features = ["sve"]
 mhz = 250
 
 [weights]
@@ -113,36 +112,6 @@ def test_threads_may_be_those_of_the_machine(toys: Registry) -> None:
     assert target.weights.threads == os.cpu_count()
 
 
-def test_kernels_are_those_that_the_machine_can_run(toy_plugin: TargetPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, *others = toy_plugin.kernels
-    needy = attrs.evolve(first, name="Needy", cpu_features=("sse2", "quick"))
-    registry = Registry.of(toy_cpu=attrs.evolve(toy_plugin, kernels=(needy, first, *others)))
-
-    def unavailable(features: Any) -> dict[str, tuple[str, ...]]:
-        target = registry.target("toy_cpu", Profile(name="own", target="toy_cpu", cpu_features=features))
-        assert ("Needy" in target.kernels_by_name) == (not target.unavailable)
-        assert {one.name for one in others} <= {*target.kernels_by_name}
-        return {**target.unavailable}
-
-    assert unavailable(None) == unavailable(("sse2", "quick")) == {}
-    assert unavailable(("sse2",)) == {"Needy": ("quick",)}
-    assert unavailable(()) == {"Needy": ("sse2", "quick")}
-    monkeypatch.setattr(
-        "morello.plugins.profile.missing_features", lambda needed: [one for one in needed if one == "quick"]
-    )
-    assert unavailable("cpu") == {"Needy": ("quick",)}
-
-
-def test_steps_name_the_missing_features_of_a_kernel() -> None:
-    none = Profile(name="plain", target="x86_avx2", cpu_features=())
-    text = "Matmul(1×6×64×16, (u8, L1), (i8, L1, layout[0, 1, 2, 1p4]), (i32, L1), serial)"
-    goal = morello.goal(text, target="x86_avx2", profile=none)
-    with pytest.raises(MorelloError, match=r"leaves out RegisterTileVpdpbusd: its CPU lacks avx_vnni") as raised:
-        goal.select("RegisterTileVpdpbusd")
-    assert raised.value.hint == "choose another profile with --profile; that named base has all microkernels"
-    assert morello.goal(text, target="x86_avx2", profile="base").select("RegisterTileVpdpbusd").impl
-
-
 #: Faults of a file: a part of TEXT, its replacement, and the key and the rule in the message.
 FAULTS = [
     ('name = "fast"', "name =", "not valid TOML"),
@@ -152,14 +121,8 @@ FAULTS = [
     ('name = "fast"', 'name = "a/b"', "name must be a word"),
     ('target = "toy_cpu"', "", "target is missing"),
     ('target = "toy_cpu"', 'target = "x86_avx2"', "target must be toy_cpu"),
-    (
-        "cpus = [",
-        "cpu = [",
-        "cpu must be one of name, target, description, cpus, cpu_features, mhz, levels,",
-    ),
+    ("cpus = [", "cpu = [", "cpu must be one of name, target, description, cpus, mhz, levels,"),
     ('["zen5", "a64fx"]', '"zen5"', "cpus must be a list of names"),
-    ('["sve"]', '"sve"', 'cpu_features must be a list of names, or "cpu"'),
-    ('["sve"]', "[5]", 'cpu_features must be a list of names, or "cpu"'),
     ("mhz = 250", "mhz = 0", "mhz must be an integer of at least 1, not 0"),
     ("mhz = 250", "mhz = 2.5", "mhz must be an integer of at least 1, not 2.5"),
     ("threads = 4", "threads = 0", "weights.threads must be an integer of at least 1"),
@@ -216,9 +179,9 @@ def test_plugins_are_blamed_for_their_profiles(plugin: TargetPlugin) -> None:
 
 def test_a_goal_has_its_costs(toys: Registry) -> None:
     goal = morello.goal("MatmulAccum(1×1×1×1, (f32, R), (f32, C), (f32, C), serial)", target="toy_cpu", registry=toys)
-    with pytest.raises(MorelloError, match="a goal has a target, which a profile cannot change"):
+    with pytest.raises(MorelloError, match="a goal has a target, which profile= cannot change"):
         morello.compile(goal, profile="fast")
-    with pytest.raises(MorelloError, match="a Target has costs, which a profile cannot change"):
+    with pytest.raises(MorelloError, match="a Target has costs and features, which profile= cannot change"):
         morello.synthesize(goal.spec, target=goal.target, profile="fast")
 
 

@@ -193,7 +193,9 @@ class Campaign:
 def _examine(chunk: Chunk, options: argparse.Namespace, trace: str, to: Connection) -> None:
     """Examine a chunk in this process, and send its outcomes."""
     os.setpgrp()
-    examiner = Examiner(installed(), installed().target(chunk.target), options.seed, options.seconds, options.patience)
+    examiner = Examiner(
+        installed(), installed().target(chunk.target, cpu="native"), options.seed, options.seconds, options.patience
+    )
     with open(trace, "w") as file:
         faulthandler.enable(file)
 

@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each search")
     parser.add_argument("--target", action="append", help=f"by default {' and '.join(TARGETS)}, in turn")
     options = parser.parse_args()
-    targets = [installed().target(name) for name in options.target or TARGETS]
+    targets = [installed().target(name, cpu="native") for name in options.target or TARGETS]
     start, done, proven, gaps, failures = time.monotonic(), 0, 0, [], 0
     operations: set[str] = set()
     try:

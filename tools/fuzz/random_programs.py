@@ -84,7 +84,7 @@ class Tally:
 def run(options: argparse.Namespace, console: Console) -> Tally:
     """Draw and run programs, the targets in turn."""
     names = options.target or TARGETS
-    draws = [Draws(installed().target(name), options.seed, options.op or ()) for name in names]
+    draws = [Draws(installed().target(name, cpu="native"), options.seed, options.op or ()) for name in names]
     share = -(-options.count // len(draws))
     streams = [(each, each.programs(share)) for each in draws]
     tally, compilers = Tally(draws), available_compilers()

@@ -17,7 +17,7 @@ from morello.api.functions.views import COPY, ArrayView, Steps, back, through
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.errors import ArgumentError, MorelloError, suggestion
-from morello.host import missing_features
+from morello.host import NATIVE, missing_features
 from morello.ir.ops import Operation
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
@@ -31,13 +31,14 @@ from morello.search.budget import SearchBudget, available_memory
 class FunctionOptions(TypedDict, total=False):
     """Options of all functions.
 
-    `target` is a target or its name, by default the one for this machine. `time_limit` is the seconds of a search,
-    `budget` its budget; by default it takes about ten seconds. `progress` is that of `Goal.synthesize`. With
-    `threads=1`, the kernel has no parallel loops; other numbers are those of `Kernel`. With `copy=False`, an array that
-    no kernel takes in place is an error.
+    `target` is a target or its name, by default the one for this machine; `cpu` is that of `parse`, by default "native"
+    without a `target`. `time_limit` is the seconds of a search, `budget` its budget; by default it takes about ten
+    seconds. `progress` is that of `Goal.synthesize`. With `threads=1`, the kernel has no parallel loops; other numbers
+    are those of `Kernel`. With `copy=False`, an array that no kernel takes in place is an error.
     """
 
     target: str | Target | None
+    cpu: str | None
     time_limit: float | None
     budget: SearchBudget | None
     progress: Listener
@@ -50,6 +51,7 @@ class CallSettings:
     """The options of a call. `progress` does not affect equality."""
 
     target: str | Target | None = None
+    cpu: str | None = None
     time_limit: float | None = None
     budget: SearchBudget | None = None
     progress: Listener = attrs.field(default=None, eq=False)
@@ -74,8 +76,10 @@ class CallSettings:
     def chosen(self) -> Target:
         """Return the target. Raises MorelloError for an unknown name."""
         if self.target is None:
-            return host_target()
-        return installed().target(self.target) if isinstance(self.target, str) else self.target
+            return host_target(self.cpu or NATIVE)
+        if isinstance(self.target, Target) and self.cpu is not None:
+            raise MorelloError("both a Target and cpu=", "pass the target's name, or leave cpu= out")
+        return installed().target(self.target, cpu=self.cpu) if isinstance(self.target, str) else self.target
 
 
 @attrs.frozen
@@ -286,11 +290,14 @@ def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
 
 
 @cache
-def host_target() -> Target:
-    """Return the installed target that uses the most features of this CPU. Raises MorelloError without one."""
+def host_target(cpu: str = NATIVE) -> Target:
+    """Return the installed target that uses the most features of this CPU, with the optional features of `cpu`.
+
+    Raises MorelloError without one.
+    """
     targets = [installed().target(name) for name in installed().names]
     able = [target for target in targets if not missing_features(target.info.cpu_features)]
     if not able:
         names = ", ".join(target.name for target in targets) or "none"
         raise MorelloError(f"no target for this machine's CPU is installed; there are {names}", "install one for it")
-    return max(able, key=lambda target: len(target.info.cpu_features))
+    return installed().target(max(able, key=lambda target: len(target.info.cpu_features)).name, cpu=cpu)

@@ -85,7 +85,7 @@ def _of(kernel: api.Kernel) -> dict[str, Any]:
     """Return the JSON facts of a kernel."""
     return {
         "spec": kernel.program.name,
-        "target": kernel.target.name,
+        "target": kernel.target.full_name,
         "profile": kernel.target.profile,
         "compiler": str(kernel.compiler),
     }
@@ -98,7 +98,7 @@ def _reading(one: api.Reading) -> dict[str, Any]:
 def _print_counted(counted: Sequence[tuple[api.Kernel, Sequence[api.Reading]]]) -> None:
     columns = [Column("spec"), Column("target", spare=1), Column("metric"), Column("value", True), Column("unit")]
     rows = [
-        (kernel.program.name, kernel.target.name, one.metric.name, one.amount, one.metric.unit)
+        (kernel.program.name, kernel.target.full_name, one.metric.name, one.amount, one.metric.unit)
         for kernel, found in counted
         for one in found
     ]
@@ -118,7 +118,7 @@ def _print(timed: Sequence[tuple[api.Kernel, api.Speed]], against: str) -> None:
         found = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         other = ("–", "–") if baseline is None else (duration(baseline.times.best), duration(baseline.times.median))
         compared = (*other, api.times_text(speed.ratio), api.times_text(speed.median_ratio)) if comparison else ()
-        rows.append((kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared))
+        rows.append((kernel.program.name, kernel.target.full_name, *map(duration, found), report.rate, *compared))
     print_table(columns, rows)
 
 

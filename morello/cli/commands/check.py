@@ -44,7 +44,7 @@ def _check(goal: api.Goal, search: SearchOptions, seed: int, quiet: bool) -> dic
     print_compiler(kernel, search)
     head = {
         "spec": goal.name,
-        "target": goal.target.name,
+        "target": goal.target.full_name,
         "profile": goal.target.profile,
         "compiler": str(kernel.compiler),
         "seed": seed,

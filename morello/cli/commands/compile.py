@@ -29,7 +29,7 @@ def _trees(kernels: Sequence[api.Kernel]) -> str:
         cost = cost_words(kernel.cost, kernel.target)
         implied = kernel.spec.logical.implied
         sizes = f"; {implied}" if implied else ""
-        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {cost}{sizes}\n{tree}")
+        shown.append(f"{kernel.program.name} for {kernel.target.full_name}: cost {cost}{sizes}\n{tree}")
     return "\n".join(shown)
 
 
@@ -151,15 +151,15 @@ def _check_places(ctx: click.Context, emit: str, output: str | None, directory: 
 
 def _check_goals(emit: str, library: str, goals: Sequence[api.Goal]) -> None:
     """Raise MorelloError for more Specs or targets than the output can hold."""
-    targets, names = [*{goal.target.name: None for goal in goals}], [*{goal.name: None for goal in goals}]
+    targets, names = [*{goal.target: None for goal in goals}], [*{goal.name: None for goal in goals}]
     if len(targets) > 1 and emit not in _FOR_TARGETS:
         hint = "choose one, or write a library with -d DIR"
-        raise MorelloError(f"there are {len(targets)} targets: {', '.join(targets)}", hint)
+        raise MorelloError(f"there are {len(targets)} targets: {', '.join(one.full_name for one in targets)}", hint)
     if len(names) > 1 and emit not in _FOR_MANY:
         hint = "choose one with --spec NAME, or write a library with -d DIR"
         raise MorelloError(f"the file has {len(names)} Specs: {', '.join(names)}", hint)
     if emit == "library" or (emit in _LIBRARIES and len(goals) > 1):
-        api.check_names(library, dict.fromkeys(names, targets))
+        api.check_names(library, {name: [one.c_name for one in targets] for name in names})
 
 
 def _write(output: str | None, emit: str, text: str, kernels: Sequence[api.Kernel]) -> None:

@@ -116,7 +116,7 @@ def _kernels(goals: Sequence[api.Goal], as_json: bool) -> None:
             [
                 {
                     "name": goal.name,
-                    "target": goal.target.name,
+                    "target": goal.target.full_name,
                     "spec": goal.plain.text(goal.spec.logical),
                     "kernels": [attrs.asdict(one) for one in kernels],
                 }

@@ -6,17 +6,27 @@ import attrs
 import click
 
 from morello import api
-from morello.cli.common import PATH, as_group, closed_at_end, complete_targets, memory_option, named, profile_option
+from morello.cli.common import (
+    PATH,
+    as_group,
+    closed_at_end,
+    complete_targets,
+    cpu_option,
+    memory_option,
+    named,
+    profile_option,
+)
 
 
 @attrs.frozen
 class FamilyOptions:
-    """Options that choose a family of Specs: its sizes, the Spec's name in a file, target and profile."""
+    """Options that choose a family of Specs: its sizes, the Spec's name in a file, target, profile and CPU."""
 
     bound: str
     name: str | None
     target: str | None
     profile: str | None
+    cpu: str | None
 
 
 @click.command("precompute")
@@ -36,6 +46,7 @@ class FamilyOptions:
     help="Solve for this target; required if FILE does not name one.",
 )
 @profile_option
+@cpu_option
 @click.option(
     "--db",
     "path",
@@ -56,7 +67,7 @@ def command(what: str, options: FamilyOptions, path: str | None, memory: int) ->
     name = options.name
     if name is not None and api.is_spec(what):
         raise click.UsageError("--spec chooses a Spec of a FILE, and this is a Spec")
-    found = api.parse_families(what, options.target, options.profile)
+    found = api.parse_families(what, options.target, options.profile, options.cpu)
     if name is not None:
         found = {name: named(found, name, what)}
     specs = dict.fromkeys(spec for one in found.values() for spec in api.specs_up_to(options.bound, one))

@@ -78,7 +78,7 @@ def _print_list(targets: Sequence[api.TargetDescription]) -> None:
 def _print(described: api.TargetDescription) -> None:
     target, owner, missing = described.target, described.plugin, described.missing
     runs = f"this machine lacks {', '.join(missing)}" if missing else "this machine can run it"
-    click.echo(f"{target.name}: {target.info.description}")
+    click.echo(f"{target.full_name}: {target.info.description}")
     click.echo(f"plugin {owner.name} ({owner}); {runs}")
     for plugin, counts in described.extended_by:
         what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())
@@ -95,21 +95,31 @@ def _print(described: api.TargetDescription) -> None:
     click.echo()
     _print_kernels(described)
     click.echo()
+    if target.optional_features:
+        _print_features(described)
+        click.echo()
     print_table([Column(f"{len(target.rewrites)} rewrites", wraps=True)], [[", ".join(target.rewrites_by_name)]])
 
 
 def _print_kernels(described: api.TargetDescription) -> None:
-    """Print the names of kernels by operation, then those unavailable on the machine of the profile."""
+    """Print the names of kernels by operation."""
     target, by_operation = described.target, defaultdict[str, list[str]](list)
     for kernel in target.kernels:
         by_operation[kernel.op_name].append(kernel.name)
     columns = [Column("operation"), Column("kernels", number=True), Column("names", wraps=True)]
     rows = [(op, f"{len(names)}", ", ".join(names)) for op, names in sorted(by_operation.items())]
     print_table(columns, rows)
-    if target.unavailable:
-        lacking = ", ".join(sorted({feature for features in target.unavailable.values() for feature in features}))
-        click.echo()
-        print_table([Column(f"left out for lack of {lacking}", wraps=True)], [[", ".join(target.unavailable)]])
+
+
+def _print_features(described: api.TargetDescription) -> None:
+    """Print the optional CPU features of a target, and the kernels that need them."""
+    columns = [Column("CPU feature"), Column("used"), Column("this machine"), Column("kernels", wraps=True)]
+    yes = {True: "yes", False: "no"}
+    rows = [
+        (name, yes[one["used"]], yes[one["on_this_machine"]], ", ".join(one["kernels"]))
+        for name, one in described.optional_features.items()
+    ]
+    print_table(columns, rows)
 
 
 def _print_levels(described: api.TargetDescription) -> None:

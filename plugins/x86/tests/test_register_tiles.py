@@ -44,7 +44,13 @@ def registry(values: int, *others: Microkernel) -> Registry:
 
 
 def target(values: int) -> Target:
-    return registry(values).target(PLUGINS[values].target)
+    return registry(values).target(full_name(values))
+
+
+def full_name(values: int) -> str:
+    """Return the name of the target with all of its optional CPU features."""
+    name = PLUGINS[values].target
+    return " + ".join((name, *registry(values).target(name).optional_features))
 
 
 def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) -> str:
@@ -54,7 +60,7 @@ def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) 
 
 
 def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: Compiler | None = None) -> Trials:
-    return scheduled.trials(registry(values, *others), PLUGINS[values].target, specs, compiler)
+    return scheduled.trials(registry(values, *others), full_name(values), specs, compiler)
 
 
 @pytest.mark.slow

@@ -235,7 +235,7 @@ def as_dict(done: TuningResult) -> dict[str, Any]:
     names = ("start", "best"), ("gain", "noise", "improved", "seconds", "interrupted", "verdicts")
     return {
         "name": done.goal.name,
-        "target": done.goal.target.name,
+        "target": done.goal.target.full_name,
         "spec": done.goal.plain.text(done.goal.spec.logical),
         "metric": done.metric or None,
         **{name: getattr(done, name).value for name in names[0]},

@@ -56,7 +56,7 @@ def _distance(one: Sequence[int], other: Sequence[int]) -> float:
 def _known(db: SpecStore, target: Target, own: LogicalSpec) -> Iterator[Recipe]:
     """Yield the recipes of Specs of the same operation and types."""
     types = [state.dtype for state in own.states]
-    for key, best in measured.specs(db.file, target.name):
+    for key, best in measured.specs(db.file, target.full_name):
         try:
             (shape, _), end = json.JSONDecoder().raw_decode(key)
             logical = read(key[end + 1 :], target.operations)

@@ -256,7 +256,7 @@ class Tuner:
 
     def _head(self) -> dict[str, Any]:
         target, metric = self.goal.target, self._evaluator.metric or None
-        facts = {"spec": str(self.goal.spec), "target": target.name, "profile": target.profile, "metric": metric}
+        facts = {"spec": str(self.goal.spec), "target": target.full_name, "profile": target.profile, "metric": metric}
         return {**facts, **attrs.asdict(self._machine)}
 
     def _on_sample(self, state: BeamState) -> None:
@@ -346,11 +346,12 @@ def tune(
     *,
     target: str | Target | None = None,
     profile: ProfileLike | None = None,
+    cpu: str | None = None,
     db: DatabaseLike = None,
 ) -> TuningResult:
     """Return the fastest program found by measuring edits of a schedule. It is stored in `db` as measured.
 
-    The first program is that of `compile` with `measured=False`. `what`, `target` and `profile` are those of
+    The first program is that of `compile` with `measured=False`. `what`, `target`, `profile` and `cpu` are those of
     `morello.synthesize`. Raises what `compile` raises, and MorelloError for an unknown proposer.
     """
-    return Tuner(goal_from(what, target, profile), options or TuningOptions(), database(db)).run()
+    return Tuner(goal_from(what, target, profile, cpu), options or TuningOptions(), database(db)).run()

@@ -23,5 +23,12 @@ class X86Emitter(CEmitter):
         return f"__{feature.replace('_', '').upper()}__"
 
     def feature_test(self, feature: str) -> str:
-        """Return the test of gcc and clang for an extension that the CPU and the system have."""
+        """Return the test of gcc and clang for an extension that the CPU and the system have.
+
+        Clang 14 has none for AVX-VNNI: bit 4 of cpuid's leaf 7, part 1. The tests before it are for AVX2.
+        """
+        if feature == "avx_vnni":
+            registers = '"+a"(leaf), "=b"(b), "+c"(part), "=d"(d)'
+            asks = f'unsigned leaf = 7, part = 1, b, d; __asm__("cpuid" : {registers})'
+            return f"({{ {asks}; leaf >> 4 & 1; }})"
         return f'__builtin_cpu_supports("{feature.replace("_", "")}")'

@@ -43,7 +43,7 @@ class Ours:
         """Yield the program of each Spec that has one."""
         for text in problem.texts(self._target, threads):
             with contextlib.suppress(NoImplementation):
-                yield api.compile(text, db=self._store or False)
+                yield api.compile(text, cpu="native", db=self._store or False)
 
 
 def operands(kernel: Kernel, inputs: list[np.ndarray]) -> list[np.ndarray]:

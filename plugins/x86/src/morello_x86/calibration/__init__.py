@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from morello.plugins import Clock, Measurement, Meter, Peak, Profile, Tables
 from morello.plugins.measure import Rows
-from morello.plugins.profile import ALL_CPUS, THIS_CPU, ProfileFile
+from morello.plugins.profile import ALL_CPUS, ProfileFile
 from morello_x86.core import UNITS_PER_CYCLE
 from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import TileCycles
@@ -47,16 +47,13 @@ def _peak(size: int, types: tuple[str, ...]) -> Peak | None:
 def profiles(package: str, target: str) -> tuple[Profile | ProfileFile, ...]:
     """Return the profiles of a target: those in its package, of machines that were measured, and any x86-64's.
 
-    The declared costs were measured on a core of Zen 5. Parallel loops count with the threads that a machine has,
-    and kernels are those that it can run.
+    The declared costs were measured on a core of Zen 5. Parallel loops count with the threads that a machine has.
     """
     declared = (
-        Profile(
-            name=cpu, target=target, description=what, cpus=(cpu,), cpu_features=THIS_CPU, weights={"threads": ALL_CPUS}
-        )
+        Profile(name=cpu, target=target, description=what, cpus=(cpu,), weights={"threads": ALL_CPUS})
         for cpu, what in (
-            ("zen5", "as declared, which was measured on Zen 5, with the threads and instructions of the machine"),
-            ("x86_64", "as declared, with the threads and instructions of the machine"),
+            ("zen5", "as declared, which was measured on Zen 5, with the threads of the machine"),
+            ("x86_64", "as declared, with the threads of the machine"),
         )
     )
     folder = files(package) / "profiles"
