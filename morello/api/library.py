@@ -12,7 +12,7 @@ import attrs
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.build.library import build_file
-from morello.build.toolchain import find_compiler
+from morello.build.toolchain import find_compiler, thread_flags
 from morello.codegen.library import CFile, CFunction, CLibrary
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.kernels.target import Target
@@ -41,19 +41,25 @@ def make_library(name: str, kernels: Sequence[Kernel]) -> CLibrary:
     return CLibrary(name, tuple(functions))
 
 
-def build_library(kind: str, name: str, kernels: Sequence[Kernel], cc: str | None = None) -> bytes:
+def build_library(
+    kind: str, name: str, kernels: Sequence[Kernel], cc: str | None = None, openmp: bool = False
+) -> bytes:
     """Return the object `o`, archive `a`, shared object `so` or assembly `s` of one kernel, or of a library.
 
-    `cc` builds a library; a kernel has its own compiler. Raises ToolchainError.
+    `cc` builds a library; a kernel has its own compiler. Parallel loops run on pthreads, or with `openmp` on OpenMP's
+    threads. Raises ToolchainError.
     """
     if len(kernels) == 1:
         (kernel,) = kernels
-        if kind == "so":
+        if kind == "so" and not openmp:
             return kernel.library.read_bytes()
         units = {f"{kernel.program.name}.c": CFile(kernel.source, kernel.program.flags)}
-        return build_file(kind, units, {}, kernel.compiler, kernel.program.parallel)
-    library = make_library(name, kernels)
-    return build_file(kind, library.units, {f"{name}.h": library.header}, find_compiler(cc), library.parallel)
+        headers, compiler, parallel = dict[str, str](), kernel.compiler, kernel.program.parallel
+    else:
+        library = make_library(name, kernels)
+        units, headers = library.units, {f"{name}.h": library.header}
+        compiler, parallel = find_compiler(cc), library.parallel
+    return build_file(kind, units, headers, compiler, thread_flags(compiler, openmp) if parallel else ())
 
 
 def spec_file(kernels: Sequence[Kernel]) -> str:

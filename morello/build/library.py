@@ -16,7 +16,7 @@ from pathlib import Path
 from morello.build.cache import HEADERS, cache_directory, find, size_limit, store, unusable
 from morello.build.pch import PrecompiledHeaders, common_includes
 from morello.build.process import ProcessResult, run
-from morello.build.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, thread_flags, timeout_seconds
+from morello.build.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, timeout_seconds
 from morello.codegen.interface import COMMON_FLAGS
 from morello.codegen.library import CFile
 from morello.errors import ToolchainError
@@ -41,14 +41,13 @@ def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, 
 
 
 def build_file(
-    kind: str, units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler, parallel: bool
+    kind: str, units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler, threads: Sequence[str] = ()
 ) -> bytes:
     """Return the bytes of a file of the kind `s`, `o`, `a` or `so`, built from C files that include `headers`.
 
-    Assembly (`s`) takes one unit. Raises ToolchainError if the compiler fails or times out.
+    Assembly (`s`) takes one unit. `threads` are the compiler's flags for parallel loops. Raises ToolchainError if the
+    compiler fails or times out.
     """
-    # Objects and archives may be linked by another compiler, so their threads use no library of this one.
-    threads = () if not parallel else thread_flags(compiler) if kind == "so" else ("-pthread",)
     command, timeout = compiler.command, timeout_seconds()
     with build_folder({**headers, **{file: unit.text for file, unit in units.items()}}) as folder:
         made = list[str]()

@@ -96,10 +96,10 @@ def test_code_is_the_same(cache: Path, compiler: Compiler, monkeypatch: pytest.M
 
 def test_files_to_link_are_made_with_them(logged: Compiler, log: Path) -> None:
     units = {f"one{place}.c": CFile(SOURCE.replace("length", f"length{place}"), ("-DX=1",)) for place in range(4)}
-    made = build_file("a", units, {}, logged, parallel=False)
+    made = build_file("a", units, {}, logged)
     lines = [line for line in log.read_text().splitlines() if " -c " in line or "c-header" in line]
     assert of_headers(lines) == ["reads", "makes", "uses", "uses", "uses"]
-    assert build_file("a", units, {}, logged, parallel=False) == made
+    assert build_file("a", units, {}, logged) == made
 
 
 def test_damage_is_mended(build_log: Build, cache: Path) -> None:

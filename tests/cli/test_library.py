@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from morello.build.toolchain import Compiler, available_compilers, find_compiler
+from morello.build.toolchain import Compiler, available_compilers, find_compiler, thread_flags
+from morello.errors import ToolchainError
 from morello.host import missing_features
 from morello.plugins.registry import installed
 
@@ -255,6 +256,23 @@ def test_parallel_archives_link_with_any_compiler(cli, write, tmp_path, runnable
         for linker in available_compilers():
             run(tmp_path, *linker.command, "main.c", "fill.a", "-pthread", "-o", "main")
             run(tmp_path, "./main")
+
+
+@pytest.mark.parametrize("kind", ["o", "so"])
+@pytest.mark.parametrize("openmp", [False, True])
+def test_threads_are_pthreads_unless_openmp_is_requested(openmp, kind, cli, refused, write, tmp_path) -> None:
+    compiler = find_compiler("gcc")
+    try:
+        thread_flags(compiler, openmp=True)
+    except ToolchainError as error:
+        pytest.skip(error.message)
+    schedule = "schedule fill {\n    tile [1, 8] parallel\n    synthesize\n}\n"
+    path, options = write(f"spec fill = FillZero(64×8, GL)\n{schedule}", target="x86_avx2"), ["--openmp"] * openmp
+    assert cli("compile", path, "-o", str(tmp_path / f"fill.{kind}"), "--cc", "gcc", *options).exit_code == 0
+    names = run(tmp_path, "nm", "-D" if kind == "so" else "-g", f"fill.{kind}")
+    assert ("GOMP_parallel" in names, "pthread_create" in names) == (openmp, not openmp)
+    if openmp:
+        refused(cli("compile", path, *options), "compile C with -fopenmp", code=2)
 
 
 @pytest.mark.slow

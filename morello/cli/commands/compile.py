@@ -54,6 +54,7 @@ class OutputOptions:
     output: str | None
     directory: str | None
     emit: str | None
+    openmp: bool
     jobs: int
 
 
@@ -80,6 +81,7 @@ class OutputOptions:
     "object or assembly; or a library of all Specs: C with one header, CMakeLists.txt and a file for pkg-config."
     "  [default: library with -d, else what OUT ends in says (.c, .h, .spec, .o, .a, .so, .s), else c]",
 )
+@click.option("--openmp", is_flag=True, help="Build parallel loops with OpenMP in place of threads of their own.")
 @measured_option
 @cc_option
 @click.option(
@@ -102,6 +104,8 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
     emit = options.emit or ("library" if directory else _BY_SUFFIX.get(Path(output or "").suffix, "c"))
     _check_places(ctx, emit, output, directory)
     _check_goals(emit, name, goals)
+    if options.openmp and emit not in _BUILT:
+        raise click.UsageError("--openmp is for files that are built; compile C with -fopenmp", ctx)
     if emit in _BUILT:
         api.find_compiler(search.cc)  # fail before the search
     found = api.synthesize_all(api.named_by_target(goals), search.db, search.budget, options.jobs)
@@ -114,19 +118,19 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
         for path, text in api.make_library(name, kernels).files.items():
             write_file(Path(directory, path), text.encode())
     elif emit in _BUILT:
-        _build(output or "", emit, name, kernels, search)
+        _build(emit, name, kernels, search, options)
     elif emit == "header" and len(kernels) > 1:
         _write(output, emit, api.make_library(name, kernels).header, kernels)
     else:
         _write(output, emit, _TEXTS[emit](kernels), kernels)
 
 
-def _build(output: str, kind: str, name: str, kernels: Sequence[api.Kernel], search: SearchOptions) -> None:
+def _build(kind: str, name: str, kernels: Sequence[api.Kernel], search: SearchOptions, options: OutputOptions) -> None:
     """Write an object, archive, shared object or assembly of one program or a library."""
     if len(kernels) == 1:
         print_compiler(kernels[0], search)
     with Spinner(f"building {kernels[0].program.name if len(kernels) == 1 else name}"):
-        write_file(output, api.build_library(kind, name, kernels, search.cc))
+        write_file(options.output or "", api.build_library(kind, name, kernels, search.cc, options.openmp))
 
 
 def _check_places(ctx: click.Context, emit: str, output: str | None, directory: str | None) -> None:
