@@ -27,6 +27,7 @@ for text in re.findall(r"^\| `(\w+\(.*?\))` \|", SECTION, re.M):
     assert isinstance(call.func, ast.Name)
     CALLS[call.func.id] = call
 OPTIONS: dict[str, Any] = {
+    "cpu": "native",
     "target": PLAIN["target"],
     "time_limit": 30,
     "budget": morello.SearchBudget(seconds=30),
