@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -300,6 +301,8 @@ def test_torch_in_torch_out() -> None:
     assert torch.equal(morello.matmul(torch.ones(3, 1, 2, 4), b, **PLAIN), torch.ones(3, 1, 2, 4) @ b)
     assert torch.equal(morello.matmul(torch.ones(2, 0), torch.ones(0, 3), **PLAIN), torch.zeros(2, 3))
     assert morello.softmax(torch.ones(0, 3), **PLAIN).shape == (0, 3)
+    with pytest.raises(ArgumentError, match="does not share"), warnings.catch_warnings(action="ignore"):
+        morello.softmax(torch.ones(2, 3).to_sparse_csr(), **PLAIN)
 
 
 def test_tensors_that_need_gradients_are_taken_where_none_are_recorded() -> None:

@@ -118,6 +118,7 @@ def test_axes_of_size_0() -> None:
         (lambda x: ANY.gelu(x, "erg"), "form is 'erg'"),
         (lambda x: ANY.gelu(x.astype(np.int32)), "f32 and bf16"),
         (lambda x: ANY.softmax(x, [0]), "unhashable"),
+        (lambda x: [ANY.softmax(x, axis, **PLAIN) for axis in (1, 1.0)], "axis is 1.0"),
         (lambda x: ANY.layer_norm(x, x[0], x[:, 0]), r"beta has shape \(2,\), x \(2, 4\)"),
         (lambda x: ANY.layer_norm(x, x[0], x[0], -1), "eps is -1"),
         (lambda x: ANY.conv2d(x, x), "b×c×H×W"),

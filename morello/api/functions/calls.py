@@ -214,7 +214,7 @@ def call(
     Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
     """
     parameters, settings = function.settled(parameters, options) if options else (parameters, _DEFAULT)
-    forms: list[Hashable] = [function, parameters, settings]
+    forms: list[Hashable] = [function, parameters, repr(parameters), settings]  # 1.0 equals 1, and is no axis
     for array in (*arrays, out) if out is not None else arrays:
         if type(array) is not np.ndarray:
             return _call_foreign(function, parameters, arrays, out, settings)
@@ -245,9 +245,12 @@ def _call_foreign(
         everything = as_arrays(everything[: len(arrays)], everything[len(arrays) :], settings.copy)
         forms = [(one.dtype, one.shape, one.strides) for one in everything]
     else:
-        forms = [(one.dtype, one.shape, one.stride()) for one in everything]
+        try:
+            forms = [(one.dtype, one.shape, one.stride()) for one in everything]
+        except RuntimeError:  # sparse tensors have none
+            forms = [as_array(one).strides for one in everything]
     arrays, written = everything[: len(arrays)], None if out is None else everything[-1]
-    key = (function, parameters, settings, kind, *forms)
+    key = (function, parameters, repr(parameters), settings, kind, *forms)
     known = _cached_call(key) or _compile_call(key, function, parameters, arrays, written, settings)
     made = known(arrays, written)
     return out if out is not None else made if give is None else give(made)
