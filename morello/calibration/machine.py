@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
@@ -173,14 +173,7 @@ def calibrate(
     threads = os.cpu_count() or 1
     syncs = [round(_parallel_cost(meter, threads)) if threads > 1 else target.weights.sync for meter in meters]
     weights: dict[str, int | Literal["cpus"]] = {"threads": threads, "sync": syncs[0]}
-    lines = [
-        Line(f"levels.{one.level}.{key}", f"{getattr(target.level(one.level), key):,}", f"{new:,.0f}", one.error)
-        for one in levels
-        for key, new in one.costs.items()
-    ]
-    lines += [
-        Line(f"weights.{key}", f"{getattr(target.weights, key):,}", f"{new:,}", None) for key, new in weights.items()
-    ]
+    lines = _changed(target, levels, weights)
     lines += [
         Line(_WITH.format(meter.compiler.name), "", f"{other:,}", None)
         for meter, other in zip(meters[1:], syncs[1:], strict=True)
@@ -210,6 +203,18 @@ def calibrate(
         waited=max(meter.timer.waited for meter in meters),
         seconds=time.monotonic() - start,
     )
+
+
+def _changed(target: Target, levels: Sequence[LevelFit], weights: Mapping[str, int | str]) -> list[Line]:
+    """Return a line for each cost of levels, and each weight."""
+    lines = [
+        Line(f"levels.{one.level}.{key}", f"{getattr(target.level(one.level), key):,}", f"{new:,.0f}", one.error)
+        for one in levels
+        for key, new in one.costs.items()
+    ]
+    return lines + [
+        Line(f"weights.{key}", f"{getattr(target.weights, key):,}", f"{new:,}", None) for key, new in weights.items()
+    ]
 
 
 def _parallel_cost(meter: UnitMeter, threads: int) -> float:

@@ -147,6 +147,39 @@ class _FileOptions:
         return found
 
 
+def _budget_options(command: Command) -> Command:
+    """Add the options that limit a search, as the argument `limits`."""
+
+    @click.option(
+        "--time-limit",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        help="End each search after this time, with the best program so far.",
+    )
+    @click.option(
+        "--gap",
+        metavar="PERCENT",
+        type=click.FloatRange(min=0, min_open=True),
+        help="End each search with a program that costs at most PERCENT more than the cheapest.",
+    )
+    @click.option(
+        "--effort",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="End each search after N expanded Specs, about 50,000 to 200,000 a second; by default "
+        f"{api.DEFAULT_EXPANSIONS:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
+        "It gives the same program on every machine.",
+    )
+    @memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program.")
+    @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
+    @as_group(_BudgetOptions, "limits")
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> None:
+        command(**options)
+
+    return wrapped
+
+
 def with_goals(command: Command, several_targets: bool = False, several_files: bool = False) -> Command:
     """Add FILE and the common options; the command is called with `goals` and `search`, its SearchOptions.
 
@@ -179,31 +212,9 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         "the user's cache directory.",
     )
     @click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off.")
-    @click.option(
-        "--time-limit",
-        metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
-        help="End each search after this time, with the best program so far.",
-    )
-    @click.option(
-        "--gap",
-        metavar="PERCENT",
-        type=click.FloatRange(min=0, min_open=True),
-        help="End each search with a program that costs at most PERCENT more than the cheapest.",
-    )
-    @click.option(
-        "--effort",
-        metavar="N",
-        type=click.IntRange(min=1),
-        help="End each search after N expanded Specs, about 50,000 to 200,000 a second; by default "
-        f"{api.DEFAULT_EXPANSIONS:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
-        "It gives the same program on every machine.",
-    )
-    @memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program.")
-    @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
+    @_budget_options
     @click.option("-v", "--verbose", is_flag=True, help="Print details of the search on stderr.")
     @as_group(_FileOptions, "files")
-    @as_group(_BudgetOptions, "limits")
     @functools.wraps(command)
     def wrapped(
         files: _FileOptions, limits: _BudgetOptions, db: str | None, no_db: bool, verbose: bool, **options: Any
