@@ -148,41 +148,22 @@ def test_constants_in_c_count(tree: Path) -> None:
 
 
 SAME = {
-    "local variable": ("def f(a):\n    b = a\n    return b", "def f(a):\n    c = a\n    return c"),
-    "loop": ("def f(a):\n    for b in a: g(b)", "def f(a):\n    for c in a: g(c)"),
-    "comprehension": ("x = [a + y for a in z if a]", "x = [b + y for b in z if b]"),
-    "closure": (
-        "def f():\n    a = 1\n    def g():\n        nonlocal a\n        a += 1\n    return g",
-        "def f():\n    b = 1\n    def g():\n        nonlocal b\n        b += 1\n    return g",
-    ),
-    "exception": ("def f():\n    try: g()\n    except E as a: h(a)", "def f():\n    try: g()\n    except E as b: h(b)"),
-    "pattern": (
-        "def f(x):\n    match x:\n        case [a, *b]: g(a, b)",
-        "def f(x):\n    match x:\n        case [c, *d]: g(c, d)",
-    ),
-    "walrus": ("def f(x):\n    return [a for b in x if (a := b)]", "def f(x):\n    return [c for d in x if (c := d)]"),
     "docstrings": ('"""A."""\nclass A:\n    """B."""\n    x = 1', "class A:\n    x = 1\n    pass"),
     "quotes": ("x = 'a'  # b", 'x = ("a")'),
 }
 OTHER = {
+    "local variable": ("def f(a):\n    b = a\n    return b", "def f(a):\n    c = a\n    return c"),
     "parameter": ("def f(a):\n    return a", "def f(b):\n    return b"),
     "module": ("a = 1", "b = 1"),
     "attribute": ("class A:\n    a = 1", "class A:\n    b = 1"),
     "constant": ("def f():\n    return 1", "def f():\n    return 1.0"),
-    "global": ("def f(x):\n    [a for a in x]\n    return a", "def f(x):\n    [b for b in x]\n    return b"),
-    "declared": ("def f():\n    global a\n    a = 1", "def f():\n    global b\n    b = 1"),
     "swap": ("def f():\n    a = 1; b = 2\n    return a - b", "def f():\n    a = 1; b = 2\n    return b - a"),
-    "method": (
-        "def f():\n    a = 1\n    class A:\n        a = 2\n        def g(self): return a",
-        "def f():\n    a = 1\n    class A:\n        b = 2\n        def g(self): return a",
-    ),
-    "names in text": ("def f():\n    a = 1\n    return eval('a')", "def f():\n    b = 1\n    return eval('a')"),
     "text": ("def f():\n    return 'a'", "def f():\n    return 'b'"),
 }
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_names_of_locals_and_texts_for_people_have_no_part(case: str) -> None:
+def test_docstrings_and_formatting_do_not_count(case: str) -> None:
     one, other = SAME[case]
     assert normal_python(one) == normal_python(other)
 
