@@ -100,6 +100,7 @@ def test_dropout_keeps_as_many_items_as_it_says() -> None:
     assert [len(drop_items(ITEMS, share, 1)) for share in (0.0, 1.0)] == [17, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plans", "implementations", "iterations", "most"), [(6, 2, 15, 1020), (6, 2, 10, 660)])
 def test_samples_are_at_most_those_of_the_paper(plans: int, implementations: int, iterations: int, most: int) -> None:
     """A2: with all that is proposed faster, the beam is full after the first iteration, and all samples are taken."""

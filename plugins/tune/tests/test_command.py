@@ -37,6 +37,7 @@ schedule one {
 QUICK = ("--plans", "3", "--implementations", "1", "--iterations", "2", "--dropout", "0.2")
 
 
+@pytest.mark.slow
 def test_it_prints_writes_and_keeps_the_best(cli: Cli, write: Write, tmp_path: Path) -> None:
     best, db = tmp_path / "best.spec", tmp_path / "a.db"
     # The program is kept for the Spec, and used where nothing is scheduled.
@@ -66,6 +67,7 @@ def test_it_prints_writes_and_keeps_the_best(cli: Cli, write: Write, tmp_path: P
     assert "no measured programs are stored" in cli("db", "measured", str(db)).stdout
 
 
+@pytest.mark.slow
 def test_json_has_the_printed_facts(cli: Cli, write: Write) -> None:
     result = cli("tune", write(SLOW), "--no-db", "--json", "--budget", "3", *QUICK)
     (found,) = json.loads(result.stdout)
@@ -74,6 +76,7 @@ def test_json_has_the_printed_facts(cli: Cli, write: Write) -> None:
     assert found["start"] > 0
 
 
+@pytest.mark.slow
 def test_the_k_best_of_the_model_are_compared_with_the_clock(cli: Cli, write: Write) -> None:
     text = "spec one = (Matmul(1×6×4×16, GL, GL, GL, serial), [64, 512, 512, 4096, 1048576])\n"
     result = cli("tune", write(text), "--no-db", "--proposer", "kbest", "--top", "4")

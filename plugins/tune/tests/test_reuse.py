@@ -70,6 +70,7 @@ def tune(goal: Goal, db: Any = False, reuse: Any = False) -> TuningResult:
     return tune_goal(goal, options, db=db)
 
 
+@pytest.mark.slow
 def test_recipes_are_replayed_first_one_item_at_a_time(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     keep(store, relu(128, 128), ("mapper", 4.0), ("drop_move", 1.1))
@@ -90,6 +91,7 @@ def test_recipes_are_replayed_first_one_item_at_a_time(tmp_path: Path) -> None:
     assert done.gain >= plain.gain
 
 
+@pytest.mark.slow
 def test_items_that_paid_for_one_spec_are_kept_for_the_next(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     first = tune(attrs.evolve(slow(relu(64, 64)), name="first"), db=store)

@@ -181,6 +181,7 @@ def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
     assert measured_db.counts(store.file) == {"x86_avx2": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["offline", "evolution"])
 def test_a_budget_of_time_is_kept(name: str) -> None:
     # Searches that complete edits could take far longer.
@@ -195,6 +196,7 @@ def test_no_time_leaves_the_start() -> None:
     assert not done.improved
 
 
+@pytest.mark.slow
 def test_unconfirmed_programs_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, goal = SpecStore(tmp_path / "a.db"), slow()
 
@@ -228,6 +230,7 @@ def test_a_metric_takes_the_place_of_time() -> None:
     assert done.gain == pytest.approx(done.start.value / done.best.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["evolution", "ensemble:offline,evolution"])
 def test_proposers_find_faster_programs_than_a_slow_one(name: str) -> None:
     sizes = TuningOptions(proposer=name, beam=2, plans=4, implementations=1, iterations=3, dropout=0.3, samples=12)
@@ -243,7 +246,7 @@ def test_plans_are_the_same_for_the_same_seed() -> None:
     start = TuningCandidate(target=goal.target, impl=goal.impl)
 
     def plans(seed: int) -> list[str]:
-        given = {"start": start, "info": TuningInfo(), "seed": seed, "read": evaluator.read, "cost": evaluator.cost}
+        given = {"start": start, "info": TuningInfo(), "read": evaluator.read}
         session = proposer("offline", "x86_avx2").start(TuningTask(name="kernel", **given))
         sizes = {"menu": tuple(STANDARD), "implementations": 2, "iteration": 1, "iterations": 2}
         requests = [PlanRequest(candidate=start, seed=seed + at, **sizes) for at in range(4)]
@@ -254,6 +257,7 @@ def test_plans_are_the_same_for_the_same_seed() -> None:
     assert len({*one}) > 4
 
 
+@pytest.mark.slow
 def test_the_k_best_have_c_of_their_own_and_rising_costs() -> None:
     goal = api.goal(
         f"(Matmul(1×6×4×16, (f32, GL), (f32, GL), (f32, GL), serial), {LIMITS})", target="x86_avx2", profile="base"

@@ -59,9 +59,7 @@ def test_tuning_goes_by_the_metric(registry: Registry, tuning_plugins: pluggy.Pl
         name="plain",
         start=start.candidate,
         info=tuning_info("gemmini", tuning_plugins),
-        seed=1,
         read=evaluator.read,
-        cost=evaluator.cost,
         menu=menu,
     )
     options = BeamOptions(beam=1, plans=2, implementations=1, iterations=3, dropout=0.0, seed=1)

@@ -2,13 +2,6 @@
 
     start ──> plans ──> edits ──> programs ──> measured ──> beam ──> plans ...
 
-    interface  menu items, proposers, the data they exchange with the search, and the hooks that add them
-    edits      functions that edit schedules
-    menu       the menu of every target
-    evaluate   builds programs, verifies them, and times them in turns with their parents
-    beam       the beam search, its limits and its trace
-    proposers  what plans edits: rules, the k best programs of the model, evolution, language models
-
 An edit of a schedule may be refused or slow, but never wrong ([Hong2025] edits code instead).
 """
 

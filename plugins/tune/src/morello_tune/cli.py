@@ -225,9 +225,8 @@ def _print(done: TuningResult, search: SearchOptions) -> None:
 
 
 def _value(one: MeasuredProgram, done: TuningResult) -> str:
-    if done.metric:
-        return f"{one.value:,.6g} ({done.metric})"
-    return f"{duration(one.value)} per call, {rate(one, done.goal)}"
+    speed = rate(one, done.goal, done.metric)
+    return speed if done.metric else f"{duration(one.value)} per call, {speed}"
 
 
 def as_dict(done: TuningResult) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import takewhile
 
 import attrs
 
@@ -72,7 +71,9 @@ class Evaluator:
     _selves: deque[float] = attrs.field(factory=lambda: deque[float](maxlen=_SELVES), init=False)
     _comparisons: int = attrs.field(default=0, init=False)
     _searches: Searches = attrs.field(init=False)
-    _completed: dict[str, Impl | MorelloError] = attrs.field(factory=dict[str, "Impl | MorelloError"], init=False)
+    _completed: dict[str, BuiltProgram | Rejection] = attrs.field(
+        factory=dict[str, "BuiltProgram | Rejection"], init=False
+    )
     _verification: Verification | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -102,37 +103,24 @@ class Evaluator:
         apply(Position(Leaf(self.goal.spec)), schedule, self.goal.target, Leaf)
         return schedule
 
-    def complete(self, schedule: Schedule) -> Impl:
-        """Return the program of a schedule; search completes it.
-
-        Raises Inapplicable, NoImplementation, and Undecided if the search takes too much effort, or no time is left.
-        """
+    def complete(self, schedule: Schedule) -> BuiltProgram | Rejection:
+        """Return the program of a schedule, which search completes, or the reason without one."""
         key = schedule_text(schedule)
         if key not in self._completed:
             try:
-                self._completed[key] = self._searched(schedule)
-            except (Inapplicable, NoImplementation, Undecided) as error:
-                self._completed[key] = error
-        known = self._completed[key]
-        if isinstance(known, MorelloError):
-            raise known
-        return known
+                self._completed[key] = self.built(self._searched(schedule))
+            except Inapplicable as error:
+                self._completed[key] = Rejection("refused", str(error))
+            except (NoImplementation, Undecided) as error:
+                self._completed[key] = Rejection("no program", error.message)
+        return self._completed[key]
 
     def _searched(self, schedule: Schedule) -> Impl:
-        if self.late:
-            raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
         if self.budget.memory_reached:
             self._searches = Searches(self.goal.target)
         budget = until(self.budget, self.deadline)
         goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
         return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
-
-    def cost(self, schedule: Schedule) -> int | None:
-        """Return the cost of a schedule's program under the model, None without a program."""
-        try:
-            return int(cost_and_peak(self.complete(schedule)).cost)
-        except MorelloError:
-            return None
 
     def built(self, impl: Impl) -> BuiltProgram:
         """Return the emitted program of an implementation; its library is built at the first use."""
@@ -142,29 +130,26 @@ class Evaluator:
         kernel = Kernel(attrs.evolve(goal, position=Position(impl), before_search=None), program, self.compiler)
         return BuiltProgram(kernel, program_key(impl, target), int(cost_and_peak(impl).cost))
 
-    def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[BuiltProgram | Rejection]:
+    def prepare(
+        self, schedules: Sequence[Schedule], known: Callable[[str], bool]
+    ) -> list[BuiltProgram | Rejection | None]:
         """Complete schedules, and build their programs in parallel, except those whose C is `known` or a repetition.
 
-        Each search has a budget of its own, so that the programs do not depend on the machine. The list ends early if
-        no time is left.
+        Each search has a budget of its own, so that the programs do not depend on the machine. If no time is left, the
+        list ends early, or has None for programs.
         """
         found, seen = list[BuiltProgram | Rejection](), set[str]()
         for schedule in schedules:
             if self.late:
                 break
-            try:
-                built = self.built(self.complete(schedule))
-            except Inapplicable as error:
-                found.append(Rejection("refused", str(error)))
-            except (NoImplementation, Undecided) as error:
-                found.append(Rejection("no program", error.message))
-            else:
-                again = known(built.key) or built.key in seen
-                seen.add(built.key)
-                found.append(Rejection("duplicate", "its C is that of a program before") if again else built)
+            made = self.complete(schedule)
+            if isinstance(made, BuiltProgram):
+                again = known(made.key) or made.key in seen
+                seen.add(made.key)
+                made = Rejection("duplicate", "its C is that of a program before") if again else made
+            found.append(made)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            made = [*pool.map(self._with_library, found)]
-        return [one for one in takewhile(lambda one: one is not None, made) if one]
+            return [*pool.map(self._with_library, found)]
 
     def _with_library(self, built: BuiltProgram | Rejection) -> BuiltProgram | Rejection | None:
         """Return a program that is built, or the reason if it cannot be; None if no time is left."""
@@ -311,12 +296,6 @@ def peak_rate(impl: Impl, target: Target, clock: Clock, compiler: Compiler) -> f
 
 def simplified(candidate: TuningCandidate) -> Impl:
     """Return the program without loops that continue another one over the same dimension, if its C stays the same."""
-    while found := _without_one(candidate):
-        candidate = attrs.evolve(candidate, impl=found)
-    return candidate.impl
-
-
-def _without_one(candidate: TuningCandidate) -> Impl | None:
     target, own = candidate.target, ""
     for site in sites(candidate.impl):
         expansion = site.node.expansion
@@ -328,5 +307,5 @@ def _without_one(candidate: TuningCandidate) -> Impl | None:
             impl = apply(Position(Leaf(candidate.spec)), remove_step(candidate, site), target, Leaf).impl
             own = own or program_key(candidate.impl, target)
             if program_key(impl, target) == own:
-                return impl
-    return None
+                return simplified(attrs.evolve(candidate, impl=impl))
+    return candidate.impl

@@ -205,17 +205,15 @@ class TuningSample:
 class TuningTask:
     """A tuned Spec, as a session of a proposer gets it.
 
-    `read` parses a schedule that applies to the Spec, or raises MorelloError. `cost` completes a schedule and returns
-    its cost under the model, None without a program. `gains` are the earlier gains of items, as sums of logarithms.
-    `options` are the user's, by name. Proposals after `deadline`, of `time.monotonic`, are not used.
+    `read` parses a schedule that applies to the Spec, or raises MorelloError. `gains` are the earlier gains of items,
+    as sums of logarithms. `options` are the user's, by name. Proposals after `deadline`, of `time.monotonic`, are not
+    used.
     """
 
     name: str
     start: TuningCandidate
     info: TuningInfo
-    seed: int
     read: Callable[[str], Schedule]
-    cost: Callable[[Schedule], int | None]
     menu: tuple[MenuItem, ...] = ()
     gains: Mapping[str, float] = attrs.field(factory=dict[str, float])
     options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])

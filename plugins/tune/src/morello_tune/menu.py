@@ -101,17 +101,15 @@ def _choices(candidate: TuningCandidate, kind: type[_S]) -> Iterator[tuple[StepS
     return ((site, step) for site in _spine(candidate) for step in _steps_at(candidate, site, kind))
 
 
-def _with_size(site: StepSite, dim: int, size: int) -> Rewrite | None:
-    """Return a loop's step with another tile size along a dimension. None if size 0 leaves no tiled dimension."""
+def _with_size(site: StepSite, dim: int, size: int) -> Rewrite:
+    """Return a loop's step with another tile size along a dimension."""
     step = site.step
     if isinstance(step, Split):
-        return attrs.evolve(step, size=size) if size else None
+        return attrs.evolve(step, size=size)
     assert isinstance(step, Tile)
     sizes = list(per_dimension(step.sizes, site.spec.logical))
     sizes[dim] = size
-    changed = normal(attrs.evolve(step, sizes=tuple(sizes)), site.spec)
-    assert isinstance(changed, Tile)
-    return changed if any(changed.sizes) else None
+    return normal(attrs.evolve(step, sizes=tuple(sizes)), site.spec)
 
 
 def _tiled(site: StepSite) -> Iterator[tuple[int, int]]:
@@ -131,8 +129,7 @@ def _other_sizes(candidate: TuningCandidate, site: StepSite) -> _Edits:
         whole, wanted = int(logical.shape[dim]), candidate.target.tile_sizes(logical.op).get(dim, frozenset[int]())
         near = sizes_near(whole, size, logical.op.tile_multiple(dim))
         for other in dict.fromkeys([*near, *sorted(one for one in wanted if one < whole)]):
-            if step := _with_size(site, dim, other):
-                yield partial(replace_step, candidate, site, step)
+            yield partial(replace_step, candidate, site, _with_size(site, dim, other))
 
 
 @_item(

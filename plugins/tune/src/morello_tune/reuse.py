@@ -39,7 +39,11 @@ def recipes(db: SpecStore, goal: Goal) -> list[Recipe]:
     shape = tuple(map(int, goal.spec.logical.shape))
     known = _known(db, goal.target, goal.spec.logical)
     unique = {one.shape: one for one in known if one.shape != shape and one.way and alike(shape, one.shape)}
-    return sorted(unique.values(), key=lambda one: (_distance(shape, one.shape), one.shape))[:_MOST]
+
+    def distance(other: tuple[int, ...]) -> float:
+        return float(sum(abs(a / b - 1) + abs(b / a - 1) for a, b in zip(shape, other, strict=True)))
+
+    return sorted(unique.values(), key=lambda one: (distance(one.shape), one.shape))[:_MOST]
 
 
 def alike(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -47,10 +51,6 @@ def alike(one: Sequence[int], other: Sequence[int]) -> bool:
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a > 1 or b > 1]
     proportional = len({Fraction(a, b) for a, b in pairs}) == 1
     return proportional or sum(a == b for a, b in pairs) >= 2
-
-
-def _distance(one: Sequence[int], other: Sequence[int]) -> float:
-    return float(sum(abs(a / b - 1) + abs(b / a - 1) for a, b in zip(one, other, strict=True)))
 
 
 def _known(db: SpecStore, target: Target, own: LogicalSpec) -> Iterator[Recipe]:

@@ -69,7 +69,10 @@ class TuningOptions(BeamOptions):
 
 @attrs.frozen
 class ItemStatistics:
-    """The samples of a menu item: the numbers of all, measured and accepted ones, and the mean and largest gain."""
+    """The samples of a menu item: the numbers of all, measured and accepted ones, and two gains.
+
+    `gain` is the geometric mean over accepted samples, `best` the largest of all.
+    """
 
     item: str
     samples: int
@@ -77,14 +80,6 @@ class ItemStatistics:
     accepted: int
     gain: float
     best: float
-
-    @classmethod
-    def of(cls, item: str, samples: Sequence[TuningSample]) -> ItemStatistics:
-        """Return the statistics of an item; its gain is the geometric mean over accepted samples."""
-        gains = [one.gain for one in samples if one.gain]
-        accepted = [one.gain for one in samples if one.accepted and one.gain]
-        gain = geometric_mean(accepted) if accepted else 1.0
-        return cls(item, len(samples), len(gains), len(accepted), gain, max(gains, default=0.0))
 
 
 @attrs.frozen(kw_only=True)
@@ -131,8 +126,13 @@ class TuningResult:
     @property
     def items(self) -> list[ItemStatistics]:
         """Return the statistics of each item, largest gain first."""
-        names = dict.fromkeys(one.proposal.item for one in self.samples)
-        found = [ItemStatistics.of(item, [one for one in self.samples if one.proposal.item == item]) for item in names]
+        found: list[ItemStatistics] = []
+        for item, count in Counter(one.proposal.item for one in self.samples).items():
+            made = [one for one in self.samples if one.proposal.item == item and one.gain]
+            gains = [one.gain or 1.0 for one in made]
+            accepted = [one.gain or 1.0 for one in made if one.accepted]
+            mean = geometric_mean(accepted) if accepted else 1.0
+            found.append(ItemStatistics(item, count, len(gains), len(accepted), mean, max(gains, default=0.0)))
         return sorted(found, key=lambda one: (-one.gain, -one.accepted, one.item))
 
     @property
@@ -194,8 +194,7 @@ class Tuner:
             deadline=ends,
         )
         if next(leaves(goal.impl), None) is not None:
-            budget = options.budget if ends == math.inf else until(options.budget or SearchBudget(), ends)
-            goal = goal.synthesize(self.db or False, False, budget)
+            goal = goal.synthesize(self.db or False, False, until(options.budget or SearchBudget(), ends))
         start = evaluator.start(goal.impl)
         self._machine = machine_of(start.built.kernel, options.threads)
         known = recipes(reuse, self.goal) if reuse else []
@@ -216,7 +215,7 @@ class Tuner:
             **head,
             name=goal.name,
             proposer=planner.name,
-            options=options.sizes,
+            options={field.name: getattr(options, field.name) for field in attrs.fields(BeamOptions)},
             key=start.built.key,
             schedule=start.candidate.text,
             value=start.value,
@@ -245,9 +244,7 @@ class Tuner:
             name=self.goal.name,
             start=start.candidate,
             info=tuning_info(self.goal.target.name),
-            seed=self.options.seed,
             read=evaluator.read,
-            cost=evaluator.cost,
             deadline=evaluator.deadline,
             menu=(any_of(items),) if self.options.without_menu else items,
             gains=gains,

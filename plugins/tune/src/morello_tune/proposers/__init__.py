@@ -53,7 +53,13 @@ def proposer(name: str | Proposer, target: str) -> Proposer:
             raise MorelloError(f"{target} has no proposer {quoted(one)}", hint)
     if len({*names}) < len(names):
         raise MorelloError(f"{quoted(name)} names a proposer twice", "name each once")
-    return known[name] if name in known else ensemble([known[one] for one in names])
+    if name in known:
+        return known[name]
+
+    def start(task: TuningTask) -> ProposerSession:
+        return Ensemble({one: known[one].start(task) for one in names})
+
+    return Proposer(name=name, start=start, description=f"in turns {','.join(names)}")
 
 
 @attrs.define
@@ -79,13 +85,3 @@ class Ensemble(ProposerSession):
 
     def facts(self) -> Mapping[str, Any]:
         return {name: facts for name, session in self.sessions.items() if (facts := session.facts())}
-
-
-def ensemble(proposers: Sequence[Proposer]) -> Proposer:
-    """Return the proposer that divides requests between others."""
-
-    def start(task: TuningTask) -> ProposerSession:
-        return Ensemble({one.name: one.start(task) for one in proposers})
-
-    names = ",".join(one.name for one in proposers)
-    return Proposer(name=f"ensemble:{names}", start=start, description=f"in turns {names}")

@@ -27,8 +27,6 @@ _POPULATION, _CROSSOVER = 24, 0.5
 #: Tries until a child is new, and the most edits of a mutation that are drawn from.
 _TRIES, _EXAMINED = 12, 200
 
-CROSSOVER = "crossover"
-
 
 @attrs.define
 class Evolution(ProposerSession):
@@ -37,24 +35,18 @@ class Evolution(ProposerSession):
 
     task: TuningTask
     _population: list[tuple[float, TuningCandidate]] = attrs.field(init=False)
-    _fitness: dict[str, float] = attrs.field(init=False)
-    _seen: set[Schedule] = attrs.field(factory=set[Schedule], init=False)
+    _seen: set[Schedule] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._population = [(1.0, self.task.start)]
-        self._fitness = {self.task.start.text: 1.0}
         self._seen = {self.task.start.schedule}
 
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
         return [() if self.task.late else self._children(request) for request in requests]
 
     def learn(self, samples: Sequence[TuningSample]) -> None:
-        for one in samples:
-            if one.measured and one.gain:
-                fitness = one.gain * self._fitness.get(one.parent.candidate.text, 1.0)
-                self._fitness[one.measured.candidate.text] = fitness
-                self._population.append((fitness, one.measured.candidate))
-        self._population = sorted(self._population, key=lambda one: -one[0])[:_POPULATION]
+        made = [(one.measured.relative, one.measured.candidate) for one in samples if one.measured]
+        self._population = sorted([*self._population, *made], key=lambda one: -one[0])[:_POPULATION]
 
     def _children(self, request: PlanRequest) -> list[Proposal]:
         rng = random.Random(request.seed)
@@ -85,7 +77,7 @@ class Evolution(ProposerSession):
             return None
         site, inner = rng.choice(places)
         try:
-            return _proposal(CROSSOVER, replace_subtree(candidate, site, inner.node), candidate)
+            return _proposal("crossover", replace_subtree(candidate, site, inner.node), candidate)
         except Inapplicable:
             return None
 

@@ -72,12 +72,8 @@ class OpenAISettings:
         priced = self.price_in or self.price_out or not self.money
         _require(priced, "a limit of money needs prices", "set price_in and price_out, per million tokens")
         rule = "a limit of tokens or money needs max_tokens: an answer is not limited otherwise"
-        _require(self.max_tokens or not self.limited, rule, "set max_tokens in the settings of openai")
-
-    @property
-    def limited(self) -> bool:
-        """Return True if tokens or money are limited."""
-        return bool(self.tokens or self.money)
+        unlimited = not (self.tokens or self.money)
+        _require(self.max_tokens or unlimited, rule, "set max_tokens in the settings of openai")
 
 
 def settings(model: str = "") -> OpenAISettings:
@@ -137,7 +133,7 @@ class OpenAIModel(LanguageModel):
         body = {"model": made.model, "messages": messages, "temperature": made.temperature}
         body |= {"max_tokens": made.max_tokens} if made.max_tokens else {}
         # A token has at least one byte.
-        most = {"in": len(json.dumps(body).encode()), "out": made.max_tokens} if made.limited else {}
+        most = {"in": len(json.dumps(body).encode()), "out": made.max_tokens} if made.tokens or made.money else {}
         whole = Counter({way: (made.retries + 1) * count for way, count in most.items()})
         while not self._fits(self._spent + self._reserved + whole):
             if not self._reserved:
@@ -193,7 +189,9 @@ class OpenAIModel(LanguageModel):
                 return text
             raise Unanswered("the model answered nothing", "raise max_tokens, or use another model")
         except openai.APIStatusError as error:
-            message = self._failure(error.status_code, error.response.text)
+            text = self._redacted(" ".join(error.response.text.split()))
+            text = "".join(filter(str.isprintable, text))[:_SHOWN]
+            message = f"the endpoint answered {error.status_code}{text and f': {text}'}"
             if error.status_code < 500 and error.status_code not in (408, 409, 429):
                 raise MorelloError(message, "check base_url, model and key") from None
         except (TimeoutError, openai.APITimeoutError):
@@ -219,10 +217,6 @@ class OpenAIModel(LanguageModel):
 
     def _money(self, usage: Counter[str]) -> float:
         return (usage["in"] * self.settings.price_in + usage["out"] * self.settings.price_out) / 1e6
-
-    def _failure(self, status: int, text: str) -> str:
-        text = "".join(one for one in self._redacted(" ".join(text.split())) if one.isprintable())[:_SHOWN]
-        return f"the endpoint answered {status}{text and f': {text}'}"
 
     def _redacted(self, text: str) -> str:
         return text.replace(self.settings.key, "***") if self.settings.key else text

@@ -35,9 +35,10 @@ def plan_prompt(task: TuningTask, request: PlanRequest) -> str:
     )
 
 
-def edit_prompt(task: TuningTask, request: PlanRequest, item: MenuItem | None, plan: str) -> str:
+def edit_prompt(task: TuningTask, request: PlanRequest, item: MenuItem, plan: str) -> str:
     """Return the prompt for the edited schedule, with the item's example if the plan has a trigger of it."""
-    example = [f"Example of {item.name}:\n{item.example}"] if item and item.example and _triggered(item, plan) else []
+    triggered = any(word.lower() in plan.lower() for word in item.triggers or (item.name,))
+    example = [f"Example of {item.name}:\n{item.example}"] if item.example and triggered else []
     return "\n\n".join(
         [
             *_facts(task, request),
@@ -58,7 +59,7 @@ def repair_prompt(error: str) -> str:
 
 def grammar(target: Target) -> str:
     """Return the syntax of each step of a target, with a description."""
-    lines = [f"- {one.usage()}: {_does(one)}" for one in rewrites_of(target)]
+    lines = [f"- {one.usage()}: {(one.__doc__ or '').strip().splitlines()[0]}" for one in rewrites_of(target)]
     lines.append("- subschedule [N] { ... }: steps for child N of the step before")
     lines.append("- synthesize: search completes the program; the last step")
     return "\n".join(lines)
@@ -126,11 +127,3 @@ def _rules(task: TuningTask) -> str:
         *task.info.rules,
     ]
     return "Rules:\n" + "\n".join(f"{number}. {rule}" for number, rule in enumerate(rules, 1))
-
-
-def _triggered(item: MenuItem, plan: str) -> bool:
-    return any(word.lower() in plan.lower() for word in item.triggers or (item.name,))
-
-
-def _does(rewrite: type) -> str:
-    return (rewrite.__doc__ or "").strip().splitlines()[0]
