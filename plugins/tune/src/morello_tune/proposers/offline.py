@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar
@@ -42,19 +42,15 @@ _PAST, _DOUBT = 25.0, 2
 
 
 @attrs.define
-class _ItemHistory:
-    """The number of proposals of an item so far, and the sum of the logarithms of its accepted gains."""
-
-    count: float = 0.0
-    gains: float = 0.0
-
-
-@attrs.define
 class Offline(ProposerSession):
-    """Chooses plans at random, with weights; the same seed and times give the same proposals."""
+    """Chooses plans at random, with weights; the same seed and times give the same proposals.
+
+    For each item, it counts proposals, and adds up the logarithms of accepted gains.
+    """
 
     task: TuningTask
-    _past: dict[str, _ItemHistory] = attrs.field(factory=dict[str, _ItemHistory], init=False)
+    _count: Counter[str] = attrs.field(factory=Counter[str], init=False)
+    _gains: dict[str, float] = attrs.field(factory=lambda: defaultdict[str, float](float), init=False)
     _edits: dict[tuple[str, str], list[Schedule]] = attrs.field(factory=dict[tuple[str, str], "list[Schedule]"])
 
     def propose(self, requests: Sequence[PlanRequest]) -> list[Sequence[Proposal]]:
@@ -64,9 +60,8 @@ class Offline(ProposerSession):
         if not self.task.options.get("feedback", True):
             return
         for one in samples:
-            past = self._past.setdefault(one.proposal.item, _ItemHistory())
-            past.count += 1
-            past.gains += math.log(one.gain) if one.accepted and one.gain else 0.0
+            self._count[one.proposal.item] += 1
+            self._gains[one.proposal.item] += math.log(one.gain) if one.accepted and one.gain else 0.0
 
     def _plan(self, request: PlanRequest) -> Sequence[Proposal]:
         rng, menu = random.Random(request.seed), [*request.menu]
@@ -82,9 +77,9 @@ class Offline(ProposerSession):
         """Return the weight of an item in the draw, which increases in its phase and with its gains."""
         progress = (request.iteration - 1) / max(1, request.iterations - 1)
         distance = abs(progress - PHASES.index(item.phase) / (len(PHASES) - 1))
-        past = self._past.get(item.name, _ItemHistory())
-        gain = past.gains / (past.count + _DOUBT) + self.task.gains.get(item.name, 0.0)
-        tried = 1 / math.sqrt(1 + past.count / 8)
+        count = self._count[item.name]
+        gain = self._gains[item.name] / (count + _DOUBT) + self.task.gains.get(item.name, 0.0)
+        tried = 1 / math.sqrt(1 + count / 8)
         return _PHASE**-distance * math.exp(min(3.0, _PAST * gain)) * tried
 
     def _left(self, item: MenuItem, candidate: TuningCandidate) -> list[Schedule]:
