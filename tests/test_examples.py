@@ -70,6 +70,7 @@ def grouped(names: Iterable[str], target: str = "x86_avx2") -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow, group(f"{name} {target}")], id=name) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", grouped(sorted({*NAMES} - {*SEARCHED} | {"batch_parallel"})))
 def test_examples_run(name: str, prove) -> None:
     assert synthesized(name)
@@ -78,11 +79,13 @@ def test_examples_run(name: str, prove) -> None:
         assert kernel.bench(min_time=0.01, repeats=2).median > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", grouped(SEARCHED))
 def test_examples_are_found_by_search(name: str) -> None:
     found_by_search(name, "x86_avx2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", grouped(SEARCHED, "x86_avx512"))
 def test_examples_are_found_by_search_on_avx512(name: str) -> None:
     found_by_search(name, "x86_avx512")
@@ -102,6 +105,7 @@ def _skip_without(features: Sequence[str]) -> None:
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", grouped(["attention", "chain", "fused", "mlp"]))
 def test_fused_programs_cost_less_than_their_operations_one_by_one(name: str) -> None:
     """The best programs of the operations, with all intermediates in GL."""

@@ -79,6 +79,7 @@ def every() -> list[Made]:
     return [one for file, tree in trees.items() for one in made(tree, file, kinds)]
 
 
+@pytest.mark.slow
 def test_errors_have_a_hint_or_a_listed_exception(every: list[Made]) -> None:
     assert len(every) > 250
     bare = [one for one in every if not one.hinted and (one.file, one.message) not in WITHOUT]

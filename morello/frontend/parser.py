@@ -109,7 +109,8 @@ def _installed(source: Source, node: TargetNode, registry: Registry) -> str:
         raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
     for feature in node.features:
         if wrong := unknown_feature(str(feature), registry.target(str(name), BASE)):
-            raise source.error(span(feature), *wrong)
+            message, hint = wrong
+            raise source.error(span(feature), message, hint)
     return registry.target(" + ".join((str(name), *node.features)), BASE).full_name
 
 

@@ -29,7 +29,8 @@ def known_features(features: Sequence[str], target: Target) -> tuple[str, ...]:
     """Return features that kernels of a target need, in order. Raises MorelloError for others."""
     for one in features:
         if wrong := unknown_feature(one, target):
-            raise MorelloError(*wrong)
+            message, hint = wrong
+            raise MorelloError(message, hint)
     return tuple(sorted({*features}))
 
 

@@ -47,6 +47,7 @@ def needs_copies(expression: str, arrays: list[np.ndarray], out: np.ndarray | No
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=16)
 @given(st.data(), st.sampled_from(EXPRESSIONS), st.booleans())
 def test_einsum_equals_numpys_and_copies_if_it_must(data: st.DataObject, expression: str, given_out: bool) -> None:
@@ -64,6 +65,7 @@ def test_einsum_equals_numpys_and_copies_if_it_must(data: st.DataObject, express
         morello.einsum(expression, *arrays, out=out, copy=False, **PLAIN)
 
 
+@pytest.mark.slow
 @settings(max_examples=16)
 @given(
     st.data(),
@@ -91,6 +93,7 @@ def test_matmul_is_that_of_numpy(data: st.DataObject, shapes: tuple[tuple[int, .
     assert made.flags.c_contiguous
 
 
+@pytest.mark.slow
 @settings(max_examples=16)
 @given(st.data(), st.sampled_from([(3,), (2, 3), (2, 3, 4), (1, 1)]), st.booleans())
 def test_softmax_along_any_axis(data: st.DataObject, shape: tuple[int, ...], given_out: bool) -> None:

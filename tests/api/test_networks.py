@@ -30,6 +30,7 @@ def runs() -> None:
         pytest.skip(f"this machine lacks {', '.join(missing)}")
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.data(), st.sampled_from([(3,), (2, 3), (2, 3, 4)]), st.sampled_from(["erf", "tanh"]), st.booleans())
 def test_gelu(data: st.DataObject, shape: tuple[int, ...], form: Any, given_out: bool) -> None:
@@ -59,6 +60,7 @@ def convolved(x: np.ndarray, w: np.ndarray, stride: Any, padding: Any, dilation:
 CONVOLUTIONS = [(1, 0, 1, 1), (2, 1, 1, 1), (2, 0, 1, 1), ((2, 1), (0, 1), (1, 2), 1), (1, 1, 1, 2), (3, 1, 1, 4)]
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.data(), st.sampled_from(CONVOLUTIONS), st.booleans())
 def test_conv2d(data: st.DataObject, parameters: tuple[Any, Any, Any, int], given_out: bool) -> None:

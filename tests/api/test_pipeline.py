@@ -107,6 +107,7 @@ def test_a_default_database_that_cannot_be_used_stops_nothing(tmp_path: Path, mo
         assert morello.compile(SPEC, target="x86_avx2").cost
 
 
+@pytest.mark.slow
 def test_progress_is_reported_to_a_listener_or_stderr(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ def test_the_meaning_of_a_spec_is_that_of_its_problem(problem: Problem) -> None:
     assert np.abs(found.astype(np.float64) - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_columns_lie_one_after_another() -> None:
     _, columns = PROBLEMS["bf16 1×2048×16384 columns"].inputs()
     assert columns.strides == (2 * 2048 * 16384, 2, 2 * 2048)

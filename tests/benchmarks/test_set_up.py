@@ -11,6 +11,7 @@ import set_up
 from harness.specs import SPECS
 
 
+@pytest.mark.slow
 def test_it_shows_seconds_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*set_up.NAMES} <= {*SPECS}
     monkeypatch.setattr(set_up, "NAMES", ("3³", "4³"))

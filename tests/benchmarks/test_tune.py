@@ -33,6 +33,7 @@ def test_all_specs_exist_for_both_targets() -> None:
     assert {*tune.PAPER} == {"start", "no menu", "no dropout", "single proposer", "no feedback", "full"}
 
 
+@pytest.mark.slow
 @needs_avx2
 def test_a_row_shows_its_measurement(tmp_path: Path) -> None:
     arguments = ["--only", SMALL, "--target", "x86_avx2", "--samples", "2", "--traces", str(tmp_path)]
@@ -53,6 +54,7 @@ def test_a_row_shows_its_measurement(tmp_path: Path) -> None:
     assert trace.exists()
 
 
+@pytest.mark.slow
 @needs_avx2
 def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tune, "ABLATED", {"one": SMALL})
@@ -81,6 +83,7 @@ class Silent(ProposerSession):
         return [()] * len(requests)
 
 
+@pytest.mark.slow
 @needs_avx2
 def test_reuse_has_a_row_for_each_shape_way_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "REUSED", {"small": ((4, 64, 64), (2, 64, 64)), "other": ((1, 1, 1),)})

@@ -140,6 +140,7 @@ def test_a_busy_machine_is_reported(machine: Registry, monkeypatch: pytest.Monke
     assert "warning: the machine is busy: 40% of the time another program had the core" in calibrate("--quick").stderr
 
 
+@pytest.mark.slow
 def test_a_plot_is_drawn(machine: Registry, tmp_path: Path) -> None:
     picture = tmp_path / "costs.png"
     done = calibrate("--quick", "--plot", str(picture))

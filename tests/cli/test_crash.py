@@ -85,6 +85,7 @@ def test_the_same_fault_fills_no_disk(write: Write, state: Path, monkeypatch: py
     assert len([*state.rglob("*.txt")]) == 2
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_the_message(write: Write, state: Path) -> None:
     """The output on the terminal, and the command in the file, without a runner of tests."""
     code = "import morello.api.pipeline, morello.cli; morello.api.pipeline.parse_file = None; morello.cli.main()"

@@ -228,6 +228,7 @@ def test_wrong_imported_answers_are_listed_and_removed(cli, refused, tmp_path, w
     assert "nothing is stored" in cli("db", "stats", path).stdout or '"kind"' not in cli("db", "export", path).stdout
 
 
+@pytest.mark.slow
 def test_prune(cli, tmp_path):
     path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
     other = attrs.evolve(TARGET, kernels=TARGET.kernels[1:])
@@ -345,6 +346,7 @@ def test_a_database_of_an_earlier_format_is_set_aside(cli, write, tmp_path):
     assert result.stderr.splitlines()[0] == words
 
 
+@pytest.mark.slow
 def test_results_that_cannot_be_saved_are_printed(cli, write, solved, monkeypatch):
     def full(self: SpecStore, *_: object, **__: object) -> None:
         with self.file.messages():

@@ -94,6 +94,7 @@ def test_a_missing_reference_is_reported_before_the_search(cli, refused, write, 
     refused(cli(command, write(), "--no-db"), "target reference_c", "pip install morello-reference-c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_may_be_standard_input(write, command):
     text = Path(write(target="reference_c")).read_text(encoding="utf-8")

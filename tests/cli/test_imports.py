@@ -56,6 +56,7 @@ def test_targets_are_completed_without_plugins() -> None:
     assert not [name for name in found if name.startswith("morello_")]
 
 
+@pytest.mark.slow
 def test_a_program_that_is_stored_needs_no_search(cli, write, tmp_path: Path) -> None:
     database = {"MORELLO_DB": str(tmp_path / "specs.db"), "MORELLO_CACHE_DIR": str(tmp_path / "cache")}
     arguments = "compile", write()

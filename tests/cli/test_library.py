@@ -112,6 +112,7 @@ def test_files(ops) -> None:
     assert '#include "ops.h"\n' in (library / "layer.c").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @each_compiler
 def test_c_consumer(compiler, ops, tmp_path) -> None:
     made = objects(compiler, ops())
@@ -149,6 +150,7 @@ def test_the_best_target_of_the_cpu_is_chosen(compiler, ops, tmp_path) -> None:
             run(tmp_path, "./main", KNOWN=f" {known} ")
 
 
+@pytest.mark.slow
 def test_an_unsupported_cpu_is_reported(ops, tmp_path) -> None:
     library, compiler = ops("x86_avx2", "x86_avx512"), find_compiler()
     made = objects(compiler, library, "-D__builtin_cpu_supports(one)=0")

@@ -120,6 +120,7 @@ def broken(tmp_path):
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
 
 
+@pytest.mark.slow
 def test_plugins_that_fail_are_left_out_and_listed(broken, write):
     def run(*arguments):
         return subprocess.run([*MORELLO, *arguments], capture_output=True, text=True, timeout=60, env=broken)

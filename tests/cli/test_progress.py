@@ -63,6 +63,7 @@ def test_the_display_updates_between_reports(monkeypatch: pytest.MonkeyPatch) ->
     assert lines[:3] == ["building one, 0 s"] * 3
 
 
+@pytest.mark.slow
 def test_every_phase_of_a_run_is_displayed(cli, write, runnable, monkeypatch) -> None:
     seen: list[str] = []
     heard, began = SearchDisplay.__call__, Spinner.__init__
@@ -116,7 +117,7 @@ def test_interrupt_while_saving_is_reported():
 
 @pytest.mark.slow
 def test_ctrl_c_saves_solved_specs(write, tmp_path):
-    path, db = write("spec large = Matmul(1×49×2048×512, GL, GL, GL, serial)\n"), tmp_path / "solved.db"
+    path, db = write("spec large = Conv(1×64×64×56×56×3×3, GL, GL, GL, serial)\n"), tmp_path / "solved.db"
     command = [sys.executable, "-m", "morello", "explain", path, "--db", str(db)]
     process = subprocess.Popen(
         command,

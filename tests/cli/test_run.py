@@ -18,6 +18,7 @@ from morello.kernels.target import Target
 TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
 
 
+@pytest.mark.slow
 def test_run_shows_program_file_verdict_and_speed(cli, write, runnable):
     result = cli("run", write(target=runnable), "--seed", "3")
     assert result.exit_code == 0, result.output
@@ -40,6 +41,7 @@ def test_run_compares_large_products_with_numpy(cli, runnable):
     assert re.search(speed, result.stdout, re.M)
 
 
+@pytest.mark.slow
 def test_programs_of_convolutions_show_the_image(cli, write, tmp_path):
     db = str(tmp_path / "specs.db")
     file = write("spec edge = Conv[stride=2, padding=1, image=4](1×1×1×2×2×3×3, GL, GL, GL)", target="reference_c")
@@ -70,6 +72,7 @@ def test_run_takes_every_spec_or_the_one_named(cli, write):
     assert re.search(r"^speed .* GB/s$", only, re.M)
 
 
+@pytest.mark.slow
 def test_run_with_a_compiler(cli, write, tmp_path):
     fake = tmp_path / "mycc"
     fake.write_text('#!/bin/sh\ntouch "$0.used"\nexec cc "$@"\n')
@@ -124,6 +127,7 @@ def test_run_fails_on_a_wrong_result(cli, write, wrong):
     assert "speed" not in result.stdout
 
 
+@pytest.mark.slow
 def test_bench_table(cli, write):
     result = cli("bench", write(TWO, target="reference_c"), "--min-time", "0.001")
     assert result.exit_code == 0
@@ -133,6 +137,7 @@ def test_bench_table(cli, write):
     assert "GB/s" in zero
 
 
+@pytest.mark.slow
 def test_parallel_loops_are_timed_on_the_requested_threads(cli, write, runnable):
     if runnable != "x86_avx2":
         pytest.skip("its schedule is for x86_avx2")
@@ -145,6 +150,7 @@ def test_parallel_loops_are_timed_on_the_requested_threads(cli, write, runnable)
     assert cli("bench", path, "--threads", "0").exit_code == 2
 
 
+@pytest.mark.slow
 def test_operations_that_numpy_lacks_are_not_compared(cli, write, tmp_path):
     """numpy has no saturating call, so no ratio is shown."""
     path = write("spec s = Matmul[saturating](1×2×4×2, (u8, L1), (i8, L1), (i16, L1), serial)", target="x86_avx2")

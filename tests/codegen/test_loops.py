@@ -61,6 +61,7 @@ def test_as_many_calls_together_as_divide_their_number(
     assert re.findall(r"DotProductLoop, (\d+) at once", text) == ([str(together)] if together > 1 else [])
 
 
+@pytest.mark.slow
 def test_calls_are_printed_together_only_where_registers_are_left(avx2: Target, prove: Callable) -> None:
     """8 sums and 4 temporaries: a vector more than 11."""
     schedule = "tile [1, 1, 1]; select DotProductLoop"
@@ -94,6 +95,7 @@ def test_outputs_that_are_no_neighbours_are_added_one_by_one(avx2: Target, prove
     assert "add_up_four" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "schedule", "loops"),
     [
@@ -113,6 +115,7 @@ def test_loops_go_along_strips(layout: str, schedule: str, loops: list[str], avx
     assert not re.search(r"[%/] \d", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "schedule", "loops"),
     [

@@ -61,6 +61,7 @@ def test_intermediates_hold_results_of_stages(level: str, shape: tuple[int, int]
     assert all(peak >= 2 * size for peak, size in zip(cost_and_peak(impl).peak, held, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Maximum", "Minimum"])
 def test_a_value_is_not_compared_with_itself(name: str, avx2: Target, prove) -> None:
     """Compilers warn of that."""
@@ -68,6 +69,7 @@ def test_a_value_is_not_compared_with_itself(name: str, avx2: Target, prove) -> 
     prove(goal(text, target=avx2.name).synthesize().impl, avx2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", ["GL", "GL, nhwc", "GL, nchw4c", "GL, layout[0, 1, 3, 2]"])
 @pytest.mark.parametrize("stride", ["2", "[1, 3]"])
 def test_products_that_see_pixels_that_lie_apart(image: str, stride: str, avx2: Target, prove) -> None:

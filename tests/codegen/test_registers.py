@@ -8,6 +8,7 @@ import morello
 from morello.kernels.target import Target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "schedule"),
     [

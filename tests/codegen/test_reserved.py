@@ -98,6 +98,7 @@ def test_variables_are_renamed() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_accepted_names_run() -> None:
     for name in ("a" * LONGEST, "Linux", "my_exp", "sum"):
         kernel = morello.compile(f"target reference_c\nspec {name} = FillZero(4, (f32, GL), serial)")

@@ -46,6 +46,7 @@ def runs() -> None:
         pytest.skip(f"this machine lacks {', '.join(missing)}")
 
 
+@pytest.mark.slow
 def test_a_graph_has_the_names_and_the_order_of_its_list(runs: None) -> None:
     kernel = morello.compile(LAYER)
     assert parameters(kernel) == ["x", "w", "b", "y"]
@@ -99,6 +100,7 @@ def test_errors_have_the_names_of_the_text(runs: None) -> None:
         kernel(buffer[:32].reshape(1, 4, 8), w, b, buffer[16:80].reshape(1, 4, 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "names"),
     [

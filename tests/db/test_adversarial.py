@@ -12,6 +12,7 @@ from morello.db.store import SpecStore
 from tools.faults import adversarial
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::morello.errors.MorelloWarning")
 def test_adversarial_databases_give_the_right_answer_or_one_message(tmp_path: Path) -> None:
     found = adversarial.run(tmp_path, every=7)

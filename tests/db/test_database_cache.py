@@ -80,6 +80,7 @@ def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_reported_bounds_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, avx2: Target) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
     path, goal = tmp_path / "specs.db", matmul(4)
@@ -101,6 +102,7 @@ def test_reported_bounds_are_in_the_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert (entry.kind, entry.cost) == (AnswerKind.EXACT, cost_and_peak(found.impl).cost)
 
 
+@pytest.mark.slow
 def test_running_searches_are_saved_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 1e9)
     at_the_end = saves(monkeypatch, tmp_path / "a.db", fails=False)

@@ -72,10 +72,12 @@ def test_every_column_of_a_row_is_checked(column: str, tmp_path: Path) -> None:
     assert [*maintenance.damage(store)]
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     assert "database" in disks.file_limit(tmp_path / "limited.db")
 
 
+@pytest.mark.slow
 def test_a_full_disk(public: Path) -> None:
     said = disks.full_disk(public)
     if said is None:

@@ -106,6 +106,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copied(tmp_path_factory.mktemp("tree")) / "morello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_of_the_core_counts(tree: Path, rule: str) -> None:
     file = tree / RULES[rule]
@@ -190,6 +191,7 @@ def test_white_space_in_c_counts_where_it_has_an_effect(one: str, other: str, sa
     assert (normal_c(one) == normal_c(other)) is same
 
 
+@pytest.mark.slow
 def test_damaged_normal_forms_are_computed_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tree.parent / "cache"))
     folder = tree / "rewrites"
@@ -200,6 +202,7 @@ def test_damaged_normal_forms_are_computed_again(tree: Path, monkeypatch: pytest
     assert hash_of(folder) == first
 
 
+@pytest.mark.slow
 def test_answers_of_an_older_release_are_not_used(tmp_path: Path, avx2: Target) -> None:
     folder, path = copied(tmp_path / "older"), tmp_path / "solved.db"
     edit(folder / "morello", "Machine.move_cost", "return 9999 if tensor.state.level == 'GL' else 0")
@@ -219,6 +222,7 @@ print(cost_and_peak(morello.goal(sys.argv[1], target="x86_avx2").synthesize(Spec
     assert int(run(folder, code, SPEC, path)) == older
 
 
+@pytest.mark.slow
 def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> None:
     """Copies in another place, with other line ends, in a process with another hash seed, are the same."""
     folder = copied(tmp_path)
@@ -237,6 +241,7 @@ def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> N
         assert changed == {name for name, own in PLUGINS.items() if file.relative_to(folder).parts[0] in own}
 
 
+@pytest.mark.slow
 def test_counted_modules_import_no_excluded_ones() -> None:
     """No module that counts imports an excluded one, nor the root package, which imports all."""
     aside = {name.removesuffix(".py") for name in ASIDE}
@@ -337,6 +342,7 @@ def with_cost(target: Target, cost: Callable[..., Any]) -> Target:
     return attrs.evolve(target, kernels=(attrs.evolve(target.kernels[0], cost=cost), *target.kernels[1:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_costs_count_by_value(avx2: Target, way: str) -> None:
     one, same, other = (fingerprint(with_cost(avx2, WAYS[way](cost))) for cost in (40, 40, 41))
@@ -350,6 +356,7 @@ def test_costs_of_levels_count(avx2: Target, field: dict[str, Any]) -> None:
     assert fingerprint(attrs.evolve(avx2, levels=(*avx2.levels[:-1], slower))) != fingerprint(avx2)
 
 
+@pytest.mark.slow
 def test_offered_layouts_count(avx2: Target) -> None:
     def offering(offers: Callable[..., bool] | None) -> str:
         return fingerprint(attrs.evolve(avx2, info=attrs.evolve(avx2.info, offers=offers)))
@@ -362,6 +369,7 @@ def test_offered_layouts_count(avx2: Target) -> None:
     assert offering(avx2.info.offers) == fingerprint(avx2)
 
 
+@pytest.mark.slow
 def test_declarations_of_kernels_count(avx2: Target) -> None:
     def with_needs(**fields: Any) -> str:
         return fingerprint(attrs.evolve(avx2, kernels=(attrs.evolve(avx2.kernels[0], **fields), *avx2.kernels[1:])))

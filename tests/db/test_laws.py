@@ -184,6 +184,7 @@ def test_text_and_merging_keep_every_answer(world: World, pieces: list[list[Cell
             check(copy, world, cells)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(worlds, pieces)
 def test_dropping_bounds_keeps_answers(world: World, pieces: list[list[Cell]]) -> None:

@@ -51,6 +51,7 @@ def test_an_answer_holds_for_all_limits_between_its_peak_and_its_limits(tmp_path
     assert store.program(below.target, below.spec) is None
 
 
+@pytest.mark.slow
 def test_other_targets_have_other_fingerprints(avx2: Target, tmp_path: Path) -> None:
     slower = attrs.evolve(avx2.levels[2], hit_cost=3)
     changed = [

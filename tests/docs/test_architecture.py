@@ -84,6 +84,7 @@ def test_circles_are_seen() -> None:
     assert set(circle({"a": ["b"], "b": ["c"], "c": ["b"]})) == {"b", "c"}
 
 
+@pytest.mark.slow
 def test_no_circle_of_imports() -> None:
     graph = import_graph()
     assert "morello.kernels.machine" in graph["morello.kernels.target"]

@@ -124,6 +124,7 @@ def test_commands_print_the_output_on_the_page(
             agree(expected, shell(line.removeprefix(PIP) + database, tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if any(each.language == "python" for each in BLOCKS[page])])
 def test_python_runs(page: str, tmp_path: Path, runs_avx2: None) -> None:
     names: dict[str, Any] = {"__name__": "page"}

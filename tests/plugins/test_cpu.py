@@ -101,6 +101,7 @@ def test_unknown_features_of_a_file_are_refused_at_their_place() -> None:
     assert "avx_vnni" in raised.value.hint
 
 
+@pytest.mark.slow
 def test_steps_name_the_missing_features_of_a_kernel() -> None:
     with pytest.raises(MorelloError, match=r"RegisterTileVpdpbusd needs avx_vnni, which x86_avx2 lacks") as raised:
         morello.goal(BYTES, target="x86_avx2").select(VNNI)

@@ -94,6 +94,7 @@ def test_each_registry_has_its_own(targets: tuple[Target, Target], plugins: tupl
             labels.read(written, BY_NAME)
 
 
+@pytest.mark.slow
 def test_answers_do_not_meet_in_a_database(targets: tuple[Target, Target], tmp_path: Path) -> None:
     assert fingerprint(targets[0]) != fingerprint(targets[1])
     store = SpecStore(tmp_path / "solved.db")
@@ -123,6 +124,7 @@ def test_it_is_unknown_elsewhere(
                 other.spec(logical)
 
 
+@pytest.mark.slow
 def test_random_draws_have_it(targets: tuple[Target, Target], unextended: Registry) -> None:
     (drawn,) = Draws(targets[0], names=["Twist"]).programs(1)
     assert drawn.kernels >= {"TwistOne"}

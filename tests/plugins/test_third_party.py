@@ -136,6 +136,7 @@ def test_an_extension_adds_a_kernel(registry: Registry) -> None:
     assert target.kernels[-1].name == "OuterProduct4x8"
 
 
+@pytest.mark.slow
 @needs_avx2
 @pytest.mark.parametrize("name", ["FusedMultiplyAdd8", "OuterProduct4x8"])
 def test_added_kernels_compute_their_declared_results(name: str, registry: Registry) -> None:

@@ -81,6 +81,7 @@ def test_every_type_goes_through_dlpack(dtype: DType, versions: bool) -> None:
     assert type_code(np.dtype(ml_dtypes.bfloat16)) == (4, 16)
 
 
+@pytest.mark.slow
 def test_memory_lives_as_long_as_it_is_seen() -> None:
     array = np.arange(6, dtype=np.float32)
     alive = weakref.ref(array)

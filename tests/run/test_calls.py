@@ -237,6 +237,7 @@ def test_quick_calls_leak_nothing(make: Make) -> None:
     assert all(abs(sys.getrefcount(each) - count) < 100 for each, count in zip(counted, before, strict=True))
 
 
+@pytest.mark.slow
 def test_quick_calls_belong_to_a_thread(make: Make) -> None:
     kernel, results = make("Move", (8,)), list[float]()
 

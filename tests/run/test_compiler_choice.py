@@ -66,6 +66,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     return fake_times
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rivals")
 def test_the_faster_builds_the_kernel(times: Times, make: Make) -> None:
     ones = np.ones((1, 2, 2), np.float32)
@@ -78,6 +79,7 @@ def test_the_faster_builds_the_kernel(times: Times, make: Make) -> None:
         record().unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rivals")
 def test_compilers_are_timed_once(times: Times, make: Make) -> None:
     first = make("FillZero", (4,)).choice
@@ -89,6 +91,7 @@ def test_compilers_are_timed_once(times: Times, make: Make) -> None:
     assert make("FillZero", (5,)).compiler.name == "clang", "another kernel has times of its own"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rivals")
 def test_a_damaged_record_is_made_again(times: Times, make: Make) -> None:
     first = make("FillZero", (4,)).choice

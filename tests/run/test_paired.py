@@ -46,6 +46,7 @@ def test_a_disturbed_machine_changes_little() -> None:
     assert found.spread < 1e-9
 
 
+@pytest.mark.slow
 def test_a_slower_kernel_takes_few_rounds() -> None:
     goal = api.goal("Relu(64×256, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
     fast, slow = (

@@ -91,6 +91,7 @@ def test_results_do_not_depend_on_threads(way: str, compiler: Compiler) -> None:
         assert (out == source).all()
 
 
+@pytest.mark.slow
 def test_no_thread_stores_outside_its_tiles(compiler: Compiler) -> None:
     """A tile is a column. gcc 12 stores old values to its neighbours, which belong to another thread."""
     made = morello.compile(
@@ -172,6 +173,7 @@ def test_threads_may_run_where_they_could_before() -> None:
     process.join(60)
 
 
+@pytest.mark.slow
 def test_a_forked_process_computes_as_its_parent_does(way: str) -> None:
     made = kernel("gcc", way)
     source, _ = operands(made)
@@ -183,6 +185,7 @@ def test_a_forked_process_computes_as_its_parent_does(way: str) -> None:
     assert process.exitcode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 @pytest.mark.parametrize("way", ["shared", "own"])
 def test_a_process_forked_during_a_call_has_threads(way: str) -> None:
@@ -232,6 +235,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_spawned_processes_have_threads(tmp_path: Path) -> None:
     script = tmp_path / "spawned.py"
     script.write_text(SPAWNED.format(text=TEXT))
@@ -284,6 +288,7 @@ def test_threads_sleep_between_calls() -> None:
     assert (made(source, threads=3) == source).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 @pytest.mark.parametrize("disturbed", [0, 2])
 def test_brief_rare_calls_wake_no_thread(disturbed: int) -> None:
@@ -353,6 +358,7 @@ def test_invalid_numbers_of_threads(threads) -> None:
         made(*operands(made), threads=threads)
 
 
+@pytest.mark.slow
 def test_verification_notices_threads_that_meet() -> None:
     """All threads are given the workspace of the first one."""
     made = kernel(old="loop->workspace + thread * 4800", new="loop->workspace + 0 * thread")

@@ -138,6 +138,7 @@ def test_expansions_without_layouts_count(avx2: Target, monkeypatch: pytest.Monk
     assert 1000 <= search.expansions < 1050
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [MemoryLimitReached, DeadlineReached])
 def test_search_goes_on_without_them_where_memory_or_time_are_up(
     kind: type[MorelloError],

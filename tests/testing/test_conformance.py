@@ -68,6 +68,7 @@ def test_the_same_seed_gives_the_same_specs(avx2: Target) -> None:
     assert first == again != other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "emitted", "found"),
     [
@@ -104,6 +105,7 @@ def test_an_unused_jam(changed: Change) -> None:
         check(changed("AddScaledRow", jam=jam))
 
 
+@pytest.mark.slow
 def test_faults_that_only_sanitizers_detect_are_found(changed: Change) -> None:
     target = changed("Zero", template="volatile int shift = 40; {out} = 0 * (1 << shift);")
     check(target)

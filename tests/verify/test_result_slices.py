@@ -51,6 +51,7 @@ def whole_and_parts(logical: LogicalSpec, count: int) -> None:
             np.testing.assert_allclose(found.values, expected[place], rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 6))
 def test_parts_make_up_the_whole(avx2: Target, number: int, count: int) -> None:
     whole_and_parts(drawn_spec(avx2, 7, number).logical, count)

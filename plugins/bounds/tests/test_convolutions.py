@@ -41,6 +41,7 @@ def test_naive_moves_three_values_for_each_point() -> None:
     assert CONV2_X.moves("naive", 1 << 18) == 3 * 115_605_504_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -74,6 +74,7 @@ def test_what_the_bound_on_moving_depends_on() -> None:
     assert sum(one.in_all for one in by_name(small, "size").values()) > 0.3
 
 
+@pytest.mark.slow
 def test_tiles_that_all_fit_decide_nothing() -> None:
     found = sobol_indices(*of_tiles(MovesModel.of(spec(64, 512, 128), TARGET)), 16, 0)
     tiles = by_name(found, "tile")

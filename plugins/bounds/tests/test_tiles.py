@@ -168,6 +168,7 @@ def test_tiles_come_close_to_the_bound() -> None:
     assert tile_moves(nest, (64, 1, 64), 1) / smallest == pytest.approx(1.44, abs=5e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.tuples(*[st.integers(1, 64)] * 3), st.integers(3, 500))
 def test_no_tiles_move_less_than_the_bound(sizes: tuple[int, ...], memory: int) -> None:

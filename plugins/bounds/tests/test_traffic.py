@@ -239,6 +239,7 @@ nests = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(nests, st.integers(3, 6), st.booleans())
 def test_no_pebbling_moves_less(nest: Nest, memory: int, accumulates: bool) -> None:
@@ -250,6 +251,7 @@ def test_no_pebbling_moves_less(nest: Nest, memory: int, accumulates: bool) -> N
     assert found.bytes <= pebble(nest, memory)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.tuples(*[st.integers(1, 40)] * 3), st.integers(4, 60), st.sampled_from(["mkn", "nmk", "kmn"]))
 def test_no_tiling_moves_less(shape: tuple[int, int, int], memory: int, order: str) -> None:

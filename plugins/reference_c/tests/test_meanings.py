@@ -30,6 +30,7 @@ STRIPS = Layout((Dynamic(0), Dynamic(2), Dynamic(1), OddEven(1, 4), Packed(2, 3)
 MOVES = [pair for pair in product(ALL, ALL) if not by_name("Move").check((4, 5), pair)]
 
 
+@pytest.mark.slow
 def test_moves_between_all_types(make: Make, target: Target) -> None:
     impls: list[Any] = [make("Move", (4, 5), dtypes).impl for dtypes in MOVES]
     found = Trials(impls, target, reference=target)

@@ -64,6 +64,7 @@ def trials(target: Target) -> Trials:
     return Trials([impl_of(target, *case) for case in CASES], target, reference=target)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("operations of reference_c")
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[f"{op}-{'-'.join(map(str, kinds))}" for op, kinds in CASES])
 def test_agrees_with_the_meaning(trials: Trials, case: int) -> None:

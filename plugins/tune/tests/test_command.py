@@ -93,6 +93,7 @@ def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
     assert "register_tile" in cli("tune", write(), "--list", "--json").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -147,6 +148,7 @@ def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: P
         assert measured_db.counts(SpecStore(db).file) == {"x86_avx2": 1}
 
 
+@pytest.mark.slow
 def test_progress_fits_into_a_narrow_line() -> None:
     goal = api.goal("Relu(64×64, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
     goal = attrs.evolve(goal, name="a_name_that_is_much_longer_than_there_is_room_for")

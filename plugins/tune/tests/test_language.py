@@ -142,6 +142,7 @@ def tune(goal: Goal, trace: Path | None = None, name: str = "openai", **sizes: A
     return tune_goal(goal, TuningOptions(proposer=name, trace=trace, **given), db=False)
 
 
+@pytest.mark.slow
 def test_a_good_answer_is_measured(serve: Callable[..., Server], slow: Goal, tmp_path: Path) -> None:
     server, trace = serve(answering(GOOD)), tmp_path / "trace.jsonl"
     done = tune(slow, trace)
@@ -168,6 +169,7 @@ def test_a_good_answer_is_measured(serve: Callable[..., Server], slow: Goal, tmp
     assert KEY not in trace.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "repaired", "verdict", "reason", "prompts"),
     [
@@ -196,6 +198,7 @@ def test_answers_are_refused_as_schedules_of_people_are(
     assert "hint: " in repair[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "options", "reason"),
     [
@@ -217,6 +220,7 @@ def test_models_that_fail_cost_a_sample_and_no_more(
     assert reason in done.samples[0].reason
 
 
+@pytest.mark.slow
 def test_rate_limits_are_waited_for(serve: Callable[..., Server], slow: Goal) -> None:
     tries: list[float] = []
 
@@ -233,6 +237,7 @@ def test_rate_limits_are_waited_for(serve: Callable[..., Server], slow: Goal) ->
     assert done.facts["retries"] == 1
 
 
+@pytest.mark.slow
 def test_requests_are_parallel_and_no_more_than_may_be(serve: Callable[..., Server], slow: Goal) -> None:
     def script(texts: list[str]) -> Any:
         time.sleep(0.05)
@@ -276,6 +281,7 @@ def answers_of(endpoint: OpenAIModel, count: int) -> list[str]:
     return [one for one in found if isinstance(one, str)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [{"tokens": 4000}, {"money": 0.008, "price_in": 1, "price_out": 10}])
 def test_parallel_requests_keep_to_the_budget_exactly(serve: Callable[..., Server], limit: dict[str, Any]) -> None:
     def script(texts: list[str]) -> Any:
@@ -311,6 +317,7 @@ def test_unreported_usage_counts_in_full_and_refused_requests_do_not(serve: Call
     assert spent == [spent[0], spent[0], spent[0] + 30, 2 * spent[0] + 30]
 
 
+@pytest.mark.slow
 def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal) -> None:
     server = serve(answering(GOOD, tokens=300), parallel=1, tokens=10_500, max_tokens=600, retries=0)
     done = tune(slow, plans=2, iterations=9)
@@ -335,6 +342,7 @@ def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server]
     assert 0.4 <= time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai", "command"])
 def test_answers_are_waited_for_as_long_as_there_is_time(
     serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
@@ -363,6 +371,7 @@ def test_an_interrupt_does_not_wait_for_answers(
     assert time.monotonic() - began < 12
 
 
+@pytest.mark.slow
 def test_keys_are_printed_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:
     serve(lambda texts: (401, {}, f"wrong key {KEY}".encode()))
     with pytest.raises(MorelloError, match=r"answered 401: wrong key \*\*\*") as caught:
@@ -404,6 +413,7 @@ def test_settings_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             settings()
 
 
+@pytest.mark.slow
 def test_a_command_answers_too(slow: Goal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "model.py"
     script.write_text(
@@ -424,6 +434,7 @@ def test_a_command_answers_too(slow: Goal, monkeypatch: pytest.MonkeyPatch, tmp_
             tune(slow, name="command")
 
 
+@pytest.mark.slow
 def test_an_ensemble_divides_requests(serve: Callable[..., Server], slow: Goal) -> None:
     server = serve(answering(GOOD))
     done = tune(slow, name="ensemble:offline,openai:stub", plans=4)

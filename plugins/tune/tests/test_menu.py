@@ -31,6 +31,7 @@ def edits(item: MenuItem, of: TuningCandidate, most: int | None = None) -> list[
     return [*islice(item.edits(of), most)] if item.applies(of) else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SPECS])
 def test_edits_of_items_apply_and_change_the_schedule(name: str) -> None:
     of = candidate(name)
@@ -47,6 +48,7 @@ def test_edits_of_items_apply_and_change_the_schedule(name: str) -> None:
             assert made[:5] == edits(item, of, 5)
 
 
+@pytest.mark.slow
 def test_items_do_what_they_say() -> None:
     of = candidate("product")
     by_name = {item.name: [schedule_text(one) for one in edits(item, of)] for item in STANDARD}

@@ -38,6 +38,7 @@ def test_a_core_does_a_few_multiply_adds_of_vectors_in_a_cycle() -> None:
     assert 12 < peak.flops / cycles < 64
 
 
+@pytest.mark.slow
 def test_programs_reach_a_part_of_the_peak_of_their_types() -> None:
     goal = found("product")
     start = Evaluator(goal, find_compiler(None), clock=clock()).start(goal.impl)

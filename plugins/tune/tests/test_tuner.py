@@ -98,6 +98,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[TuningResult, Spe
     return tuned(slow(), GOOD, "select Nothing", "tile [128, 128]", GOOD, SLOW, db=store, trace=trace), store, trace
 
 
+@pytest.mark.slow
 def test_faster_programs_are_kept_and_others_reported(outcome: tuple[TuningResult, SpecStore, Path]) -> None:
     done, _, trace = outcome
     assert done.improved
@@ -122,6 +123,7 @@ def test_faster_programs_are_kept_and_others_reported(outcome: tuple[TuningResul
     assert again.schedule == GOOD
 
 
+@pytest.mark.slow
 def test_the_fastest_is_used_on_such_a_machine_and_is_not_called_optimal(
     outcome: tuple[TuningResult, SpecStore, Path],
 ) -> None:
@@ -156,6 +158,7 @@ def test_the_fastest_is_used_on_such_a_machine_and_is_not_called_optimal(
     assert measured_db.drop(elsewhere.file) == 2
 
 
+@pytest.mark.slow
 def test_a_start_that_nothing_beats_stays(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     done = tuned(found("relu"), SLOW, db=store)
@@ -165,6 +168,7 @@ def test_a_start_that_nothing_beats_stays(tmp_path: Path) -> None:
     assert measured_db.counts(store.file) == {}
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
 
@@ -214,6 +218,7 @@ def test_unconfirmed_programs_are_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert store.measured(goal.target, goal.spec) == [kept]
 
 
+@pytest.mark.slow
 def test_wrong_programs_never_enter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evaluator, "verify", lambda *_: Rejection("wrong", "invented"))
     done = tuned(slow(), GOOD)

@@ -54,6 +54,7 @@ def test_rows_are_few_and_the_matrix_is_not(plugin: TargetPlugin, shape: tuple[i
     assert bool(target.kernels_by_name[KERNEL].accepts(spec)) == fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("types", "chosen"), [("f32 f32", KERNEL), ("bf16 bf16", OF_BF16)])
 @PLUGINS
 def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin, types: str, chosen: str) -> None:
@@ -108,6 +109,7 @@ def test_sums_that_leave_l1_cost_wide_vectors_more() -> None:
     assert cost(AVX512, (4, 64, 1024)) < 1.2 * cost(AVX512, (2, 64, 1024))
 
 
+@pytest.mark.slow
 def test_search_reads_a_long_matrix_of_rows_a_page_apart_in_few_pieces() -> None:
     """With 8 rows, sums of all columns leave L1: tiles of three wide vectors read as few pieces as there can be."""
     text = product((8, 2048, 2048), "GL", "GL", "GL", op="Matmul")

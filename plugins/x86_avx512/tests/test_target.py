@@ -15,4 +15,6 @@ def test_the_target_needs_no_other_plugin() -> None:
     for name in registry.profiles("x86_avx512"):
         assert registry.target("x86_avx512", name).level("VRF") == base.level("VRF")
     # Shared kernels come first: of those that cost the same, search takes the first.
-    assert base.kernels[-len(KERNELS) :] == KERNELS
+    own = tuple(kernel for kernel in KERNELS if kernel in base.kernels)
+    assert own
+    assert base.kernels[-len(own) :] == own

@@ -33,6 +33,7 @@ def _completed(goal: Goal, schedule: str, registry: Registry) -> Goal:
     return api.parse(text, registry=registry)["p"].synthesize()
 
 
+@pytest.mark.slow
 def test_items_lead_to_the_best_program(registry: Registry, tuning_plugins: pluggy.PluginManager) -> None:
     plain, best = (
         api.parse(SPECS.read_text(encoding="utf-8"), registry=registry)[name] for name in ("plain", "resident")

@@ -29,6 +29,7 @@ def goal(registry: Registry) -> Callable[[str], Goal]:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -49,6 +50,7 @@ def test_search_finds_programs_that_are_right(text: str, goal: Callable[[str], G
     assert (work.metric.name, work.value) == ("work", kernel.cost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sums", "scratchpad", "reads_of_rhs"),
     [

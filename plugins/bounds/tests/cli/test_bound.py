@@ -55,6 +55,7 @@ def test_graphs_have_bounds_on_what_they_touch(cli, write):
     assert "all that is touched" in result.stdout
 
 
+@pytest.mark.slow
 def test_random_matrices_have_a_bound_with_what_numbers_cost(cli, write):
     text = "spec one = RandMatmul(1×8×64×16, (u32, GL), (u32, GL), (f32, GL), (f32, GL), serial)\n"
     path = write(text)
@@ -68,6 +69,7 @@ def test_random_matrices_have_a_bound_with_what_numbers_cost(cli, write):
     assert report["certified"] <= report["cost"]
 
 
+@pytest.mark.slow
 def test_without_a_program_there_are_bounds_all_the_same(cli, write):
     path = write("spec one = Matmul(1×100×100×100, (f32, GL), (f32, GL), (f32, GL), serial)\n")
     arguments = ("bound", path, "--effort", "1", "--no-db", "--profile", "base")
@@ -139,6 +141,7 @@ def test_proofs_that_were_tampered_with_are_refused(cli, printed, refused, tmp_p
     refused(cli("bound", path, "--proofs", str(file), "--profile", "base"), "proofs.json, one: ", "is not proven: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("printed", [RANDOM], indirect=True)
 def test_numbers_that_were_tampered_with_are_refused(cli, printed, refused, tmp_path):
     path, proofs = printed

@@ -13,6 +13,7 @@ OPTIONS = ("--no-db", "--profile", "base")
 COMPARED = ("--compare", "--no-time", *OPTIONS)
 
 
+@pytest.mark.slow
 def test_json_adds_up(cli, write):
     result = cli("map", write(ONE), "--mapper", "lp", "--mapper", "hybrid", "--json", *OPTIONS)
     assert result.exit_code == 0, result.stderr
@@ -27,6 +28,7 @@ def test_json_adds_up(cli, write):
     assert [*lp["bytes"]] == ["L1 ⇄ VRF", "L2 ⇄ L1", "GL ⇄ L2"] == [*report["bound"]["bytes"]]
 
 
+@pytest.mark.slow
 def test_the_table_has_schedules_that_can_be_used(cli, write):
     result = cli("map", write(ONE), "--mapper", "greedy", *OPTIONS)
     assert result.exit_code == 0, result.stderr
@@ -42,6 +44,7 @@ def test_the_table_has_schedules_that_can_be_used(cli, write):
     assert cli("map", path, "--mapper", "greedy", *OPTIONS).stdout == result.stdout
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_again(cli, write):
     arguments = ("map", write(ONE), "--mapper", "random", "--seed", "3", "--objective", "bytes", "--json", *OPTIONS)
     first, again = (json.loads(cli(*arguments).stdout)[0] for _ in range(2))
@@ -60,6 +63,7 @@ def test_times_are_measured_where_they_are_the_objective(cli, write, runnable):
     assert all(0 < one["seconds"] < 1 for one in report["programs"])
 
 
+@pytest.mark.slow
 def test_trials_are_kept(cli, write, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setattr("morello_bounds.mappers.bayesian", partial(bayesian, trials=2))
@@ -100,6 +104,7 @@ def test_ratios_are_of_bound_and_optimum(cli, write, tmp_path):
     assert "greedy" in plot.read_text()
 
 
+@pytest.mark.slow
 def test_several_files_have_means(cli, write):
     result = cli("map", write(ONE), write(TWO, name="two.spec"), "--mapper", "greedy", *COMPARED)
     assert result.exit_code == 0, result.stderr

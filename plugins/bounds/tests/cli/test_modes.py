@@ -14,6 +14,7 @@ def algorithms(path: str, *memories: str) -> list[str]:
     return ["bound", path, "--algorithms", *(word for one in memories for word in ("--fast-memory", one))]
 
 
+@pytest.mark.slow
 def test_the_table_of_algorithms_agrees_with_json(cli, write):
     arguments = algorithms(write(CONV), "1KiB", "512")
     shown = cli(*arguments)
@@ -45,6 +46,7 @@ def test_what_goes_wrong_with_algorithms(cli, write, refused):
     refused(cli(*algorithms(write(CONV), "much")), "not a size such as 4GiB", code=2)
 
 
+@pytest.mark.slow
 def test_the_table_of_sensitivity_agrees_with_json(cli, write):
     pytest.importorskip("SALib")
     arguments = ("bound", write(PRODUCT), *SENSITIVITY)

@@ -79,6 +79,7 @@ def test_threads_share_tiles_that_levels_lie_in() -> None:
     assert found.shared[2] == 64
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(*[st.integers(1, 20)] * 3, st.integers(2, 9))
 def test_tiles_fit_and_grow(m: int, k: int, n: int, bits: int) -> None:
