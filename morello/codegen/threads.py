@@ -25,7 +25,7 @@ KEEPS_SHARES = "MORELLO_KEEPS_SHARES"
 #: gcc 12 does so to save stores that a later iteration repeats. It is first in a C file.
 OWN_STORES = """\
 #if defined(__GNUC__) && !defined(__clang__)
-/* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
+/* gcc would store back values next to a tile, where another thread may have stored meanwhile. */
 #pragma GCC optimize("no-predictive-commoning")
 #endif
 """

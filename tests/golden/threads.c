@@ -33,7 +33,7 @@
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__)
-/* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
+/* gcc would store back values next to a tile, where another thread may have stored meanwhile. */
 #pragma GCC optimize("no-predictive-commoning")
 #endif
 

@@ -214,7 +214,7 @@ def call(
     Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
     """
     parameters, settings = function.settled(parameters, options) if options else (parameters, _DEFAULT)
-    forms: list[Hashable] = [function, parameters, repr(parameters), settings]  # 1.0 equals 1, and is no axis
+    forms: list[Hashable] = [function, parameters, repr(parameters), settings]  # 1.0 equals 1, but is not an axis
     for array in (*arrays, out) if out is not None else arrays:
         if type(array) is not np.ndarray:
             return _call_foreign(function, parameters, arrays, out, settings)

@@ -10,7 +10,7 @@ import numpy as np
 from morello.errors import ArgumentError
 from morello.run.arrays import in_numpy
 
-#: Types of the values of Python's numbers in numpy, and those that they get without an array beside them.
+#: Types of the values of Python's numbers in numpy, and those that they get in a call without arrays.
 _PYTHON_TYPES = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 #: Operands that are copied.
 _COPIED = (list, tuple, int, float, np.generic)

@@ -134,7 +134,7 @@ def _source(body: Body, meant: Interface, shown: Interface) -> str:
     includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
     if _MATH.search(used):
         includes.insert(0, "#include <math.h>")
-    parts = [f"/* {shown.summary}: what it means, in plain loops.", f"   {shown.command(FLAGS)} */", "", *includes]
+    parts = [f"/* {shown.summary}: its meaning, in plain loops.", f"   {shown.command(FLAGS)} */", "", *includes]
     parts += ["", shown.declarations]
     for helper, text in HELPERS.items():
         if f"{helper}(" in used:

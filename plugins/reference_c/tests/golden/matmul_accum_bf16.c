@@ -1,4 +1,4 @@
-/* MatmulAccum(1×4×6×8): what it means, in plain loops.
+/* MatmulAccum(1×4×6×8): its meaning, in plain loops.
    Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
 
 #include <stddef.h>

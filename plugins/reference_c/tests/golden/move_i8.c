@@ -1,4 +1,4 @@
-/* Move(3×5): what it means, in plain loops.
+/* Move(3×5): its meaning, in plain loops.
    Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
 
 #include <stddef.h>

@@ -72,6 +72,6 @@ def tuning(vectors: str, registers: int) -> TuningInfo:
         rules=(
             "Registers are used by kernels: `select` one instead of moving operands to RF or VRF by hand.",
             "Sizes along columns are multiples of the values in a vector, or `fit` covers the rest.",
-            "A buffer in L1 or L2 takes at most the level's bytes, less what it holds already.",
+            "A buffer in L1 or L2 takes at most the bytes of the level that are free.",
         ),
     )

@@ -42,7 +42,7 @@ class MappedProgram:
 
     @classmethod
     def of(cls, goal: Goal, cuts: Sequence[Cut]) -> MappedProgram:
-        """Return the program of a goal, with what it moves across the cuts."""
+        """Return the program of a goal, with its traffic across the cuts."""
         across = tuple(program_traffic(goal.impl, goal.target, cut.level) for cut in cuts)
         return cls(goal, int(cost_and_peak(goal.impl).cost), across)
 

@@ -15,7 +15,7 @@ from morello_tune.interface import Feedback, MenuItem, PlanRequest, TuningCandid
 
 SYSTEM = (
     "You make tensor programs faster by editing their schedules. A schedule is a list of steps that rewrite a "
-    "specification into a program; steps cannot change what it computes, but those that do not apply are refused."
+    "specification into a program; steps cannot change its results, but those that do not apply are refused."
 )
 _FENCED = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 _ITEM = re.compile(r"^\W*item\W+([\w-]+)", re.IGNORECASE | re.MULTILINE)

@@ -27,8 +27,8 @@ from morello_x86.kernels.tile_cost import PAGE_BYTES, Lines, smooth_maximum
 _TILES = {32: ((1, 2), (6, 2)), 64: ((1, 1), (14, 1), (1, 3), (8, 3))}
 #: Steps of k.
 _STEPS = 128
-#: Bytes that are walked through, by level. What is declared as memory is read from a cache behind L2, too: costs are
-#: the mean of both, as one fit of both takes what streams for friction. A walk through L1 is one tile, again and again.
+#: Bytes of a walk, by level. Costs of memory are the mean of a walk in a cache behind L2 and of one in memory: a single
+#: fit of both would count streaming as friction. A walk through L1 is one tile, again and again.
 _WALKED = {"L1": (0,), "L2": (384 << 10,), "GL": (6 << 20, 48 << 20)}
 #: Bytes before them that stay in L1.
 _NEAR = 40 << 10

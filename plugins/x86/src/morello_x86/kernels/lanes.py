@@ -77,7 +77,7 @@ def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mas
 
 
 def vectors(spec: LogicalSpec, widest: int) -> Num:
-    """Return the number of vectors, the last of which may be partly filled."""
+    """Return the number of vectors; the last one may be partly filled."""
     return ceil_div(whole(spec).volume, width(spec, widest))
 
 

@@ -164,7 +164,7 @@ def _lane_by_lane(place: Place) -> str:
 
 
 def _steps(spec: LogicalSpec) -> int:
-    """Return the half cycles of a vector: a comparison finds NaN beside a maximum of floats."""
+    """Return the half cycles of a vector: for floats, a maximum and a comparison that finds NaN."""
     return 2 if isinstance(spec.op, Max) and spec.states[1].dtype.is_float else 1
 
 

@@ -22,7 +22,7 @@ from morello_x86.kernels.tile_code import AHEAD, Matrix, TilePrinter, parts_of
 from morello_x86.kernels.tile_cost import PAGE_BYTES, cost_of_tiles
 from morello_x86.kernels.tile_tables import cycles_of
 
-#: Dimensions of the operands, each of which has a batch first: rows and columns.
+#: Dimensions of the operands, after the batch: rows and columns.
 _ROW, _COLUMN = 1, 2
 #: The iteration dimension of columns.
 _N = 3

@@ -285,7 +285,7 @@ def _lane_kernel(
     times: int = 1,
     singles: tuple[int, ...] = (),
 ) -> Microkernel:
-    """Return the kernel of an operation on lanes, which calls a function so many `times` for each vector."""
+    """Return the kernel of an operation on lanes, which calls a function `times` times for each vector."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         each = times * cycles(function, width(spec, widest)) + conversions(spec) + 2

@@ -53,11 +53,11 @@ class OuterLoop:
 @attrs.frozen(kw_only=True, slots=False)
 class TilePrinter:
     """A tile of `rows`×`columns` sums over `steps` of k, in vectors as `lanes` say; they start at 0 unless they
-    `accumulate`. The last vector of a row may be narrower: what lies behind it is neither read nor written.
+    `accumulate`. The last vector of a row may be narrower; values behind it are neither read nor written.
 
-    `fresh` returns a new C variable's name, like the one it is given. A tile that is not `alone` may share what it
-    loads with those next to it. One that `fetches` prefetches rows of the right-hand side.
-    Steps are repeated in the loops `around` them, the first of which is the outermost.
+    `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
+    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Steps are repeated in the loops
+    `around` them, outermost first.
     """
 
     rows: int

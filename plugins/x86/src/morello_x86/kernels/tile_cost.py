@@ -56,8 +56,8 @@ class Lines(NamedTuple):
     """Cost of a cache line from one level, in tenths of a cycle.
 
     `stream` overlaps with the sums, and so does `half_page` or `page` for each run of lines where runs lie a multiple
-    of that apart: they go to few sets of the caches. What it does not hide is `run` for each line, `apart` for each
-    run after the first, and `out` for lines of the output, once for reading and once for writing. Runs of a page or
+    of that apart: they go to few sets of the caches. Not hidden are `run` for each line, `apart` for each run after the
+    first, and `out` for lines of the output, once for reading and once for writing. Runs of a page or
     more are as good as one, as prefetchers stop at the end of a page.
     """
 
@@ -75,7 +75,7 @@ class Lines(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class TileCycles:
-    """Costs of register tiles on one machine in vectors of `values` sums, a step of which takes `taken` along k.
+    """Costs of register tiles on one machine in vectors of `values` sums; a step takes `taken` values along k.
 
     `tiles` are those that were measured. For the others there are `latency` and `add`, of a multiply-add that waits
     for the one before and of one that does not, and `load`, all in hundredths of a cycle. `mask` is what loading a
