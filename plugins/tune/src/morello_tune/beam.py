@@ -57,6 +57,11 @@ class BeamOptions:
         """Return the limit in seconds, infinity without one."""
         return math.inf if self.seconds is None else self.seconds
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Return the values of these fields, without those of derived classes."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(BeamOptions)}
+
 
 @attrs.define
 class BeamState:

@@ -215,7 +215,7 @@ class Tuner:
             **head,
             name=goal.name,
             proposer=planner.name,
-            options={field.name: getattr(options, field.name) for field in attrs.fields(BeamOptions)},
+            options=options.sizes,
             key=start.built.key,
             schedule=start.candidate.text,
             value=start.value,
