@@ -186,7 +186,10 @@ class DatabaseFile:
                 self._make()
             try:
                 return _prepared(self.path)
-            except _Unreadable:
+            except (_Unreadable, sqlite3.OperationalError) as error:
+                # Another process may be renaming the file and its log: its lock is waited for.
+                if isinstance(error, sqlite3.Error) and not _error_name(error).startswith("SQLITE_IOERR"):
+                    raise
                 self._set_aside()
                 return _prepared(self.path)
         except sqlite3.OperationalError as error:
