@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
+from morello_reference_c import plugin
 
 from morello.api.kernel import Kernel
 from morello.build.library import build
@@ -17,7 +18,7 @@ from morello.build.toolchain import Compiler, available_compilers
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
-from morello.plugins.registry import installed
+from morello.plugins.registry import Registry, installed
 from morello.run.arrays import empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 from tools.fixtures import cli, isolated, refused, runnable, write
@@ -60,6 +61,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def avx2() -> Target:
     return installed().target("x86_avx2")
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    """The reference target, whatever else is installed."""
+    return Registry.of(reference_c=plugin).target("reference_c")
+
+
+@pytest.fixture(params=available_compilers(), ids=lambda compiler: compiler.name)
+def compiler(request: pytest.FixtureRequest) -> Compiler:
+    """Each C compiler of this machine."""
+    return request.param
 
 
 def built(program: Program, compiler: Compiler) -> Path:

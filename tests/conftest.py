@@ -7,10 +7,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from morello_reference_c import plugin
 
 from morello.api.kernel import Kernel
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.ir.dtypes import F32, DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.ops import Operation, by_name
@@ -18,24 +17,11 @@ from morello.ir.program import Program
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from morello.plugins.registry import Registry
 from morello.verify.reference import implement
 
 #: Data type, and where it is not row-major or contiguous, layout and contiguity.
 Kind = DType | tuple[DType, Layout] | tuple[DType, Layout, int]
 Make = Callable[..., Kernel]
-
-
-@pytest.fixture(scope="session")
-def target() -> Target:
-    """The reference target, whatever else is installed."""
-    return Registry.of(reference_c=plugin).target("reference_c")
-
-
-@pytest.fixture(params=available_compilers(), ids=lambda compiler: compiler.name)
-def compiler(request: pytest.FixtureRequest) -> Compiler:
-    """Each C compiler of this machine."""
-    return request.param
 
 
 def _state(kind: Kind, rank: int) -> OperandState:

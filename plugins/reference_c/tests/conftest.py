@@ -1,41 +1,22 @@
-"""The target by itself, and a build cache of the tests' own."""
+"""Kernels of the target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from morello_reference_c import plugin
 
 from morello.api.kernel import Kernel
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.ops import by_name
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from morello.plugins.registry import Registry
 from morello.verify.reference import implement
 
 Make = Callable[..., Kernel]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache", numbered=True)))
-        yield
-
-
-@pytest.fixture(scope="session")
-def target() -> Target:
-    return Registry.of(reference_c=plugin).target("reference_c")
-
-
-@pytest.fixture(params=available_compilers(), ids=lambda compiler: compiler.name)
-def compiler(request: pytest.FixtureRequest) -> Compiler:
-    return request.param
 
 
 @pytest.fixture(scope="session")
