@@ -173,11 +173,9 @@ def calibrate(
     threads = os.cpu_count() or 1
     syncs = [round(_parallel_cost(meter, threads)) if threads > 1 else target.weights.sync for meter in meters]
     weights: dict[str, int | Literal["cpus"]] = {"threads": threads, "sync": syncs[0]}
+    others = zip(meters[1:], syncs[1:], strict=True)
     lines = _changed(target, levels, weights)
-    lines += [
-        Line(_WITH.format(meter.compiler.name), "", f"{other:,}", None)
-        for meter, other in zip(meters[1:], syncs[1:], strict=True)
-    ]
+    lines += [Line(_WITH.format(meter.compiler.name), "", f"{other:,}", None) for meter, other in others]
     tables: list[MeasuredTable] = []
     for measurement in measurements:
         table, table_lines = _measure(measurement, target, meters, progress)

@@ -147,37 +147,36 @@ class _FileOptions:
         return found
 
 
-def _budget_options(command: Command) -> Command:
-    """Add the options that limit a search, as the argument `limits`."""
-
-    @click.option(
+#: The options that limit a search, as the argument `limits`.
+_BUDGET_OPTIONS = (
+    click.option(
         "--time-limit",
         metavar="SECONDS",
         type=click.FloatRange(min=0, min_open=True),
         help="End each search after this time, with the best program so far.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--gap",
         metavar="PERCENT",
         type=click.FloatRange(min=0, min_open=True),
         help="End each search with a program that costs at most PERCENT more than the cheapest.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--effort",
         metavar="N",
         type=click.IntRange(min=1),
         help="End each search after N expanded Specs, about 50,000 to 200,000 a second; by default "
         f"{api.DEFAULT_EXPANSIONS:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
         "It gives the same program on every machine.",
-    )
-    @memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program.")
-    @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
-    @as_group(_BudgetOptions, "limits")
-    @functools.wraps(command)
-    def wrapped(**options: Any) -> None:
-        command(**options)
+    ),
+    memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program."),
+    click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."),
+    as_group(_BudgetOptions, "limits"),
+)
 
-    return wrapped
+
+def _budget_options(command: Command) -> Command:
+    return functools.reduce(lambda made, add: add(made), reversed(_BUDGET_OPTIONS), command)
 
 
 def with_goals(command: Command, several_targets: bool = False, several_files: bool = False) -> Command:

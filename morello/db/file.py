@@ -186,12 +186,14 @@ class DatabaseFile:
                 self._make()
             try:
                 return _prepared(self.path)
-            except (_Unreadable, sqlite3.OperationalError) as error:
-                # Another process may be renaming the file and its log: its lock is waited for.
-                if isinstance(error, sqlite3.Error) and not _error_name(error).startswith("SQLITE_IOERR"):
+            except _Unreadable:
+                pass
+            except sqlite3.OperationalError as error:
+                # Another process may be setting the file aside, together with its log.
+                if not _error_name(error).startswith("SQLITE_IOERR"):
                     raise
-                self._set_aside()
-                return _prepared(self.path)
+            self._set_aside()
+            return _prepared(self.path)
         except sqlite3.OperationalError as error:
             # Readers share files in the folder, which cannot be made there; without writers, they are not needed.
             log = self._beside("-wal")

@@ -9,7 +9,7 @@ import attrs
 from lark import Token
 
 from morello.codegen.reserved import fault
-from morello.errors import suggestion
+from morello.errors import MorelloError, suggestion
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, advising, quoted
 from morello.frontend.specfile import Declaration, SpecFile
@@ -19,7 +19,7 @@ from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, Spe
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import BASE, Target
-from morello.plugins.cpu import unknown_feature
+from morello.plugins.cpu import known_features
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.schedule import Schedule
@@ -107,10 +107,12 @@ def _installed(source: Source, node: TargetNode, registry: Registry) -> str:
     if name not in registry.names:
         known = f"installed targets are {', '.join(registry.names) or 'none'}"
         raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
+    base = registry.target(str(name), BASE)
     for feature in node.features:
-        if wrong := unknown_feature(str(feature), registry.target(str(name), BASE)):
-            message, hint = wrong
-            raise source.error(span(feature), message, hint)
+        try:
+            known_features([str(feature)], base)
+        except MorelloError as error:
+            raise source.error(span(feature), error.message, error.hint) from error
     return registry.target(" + ".join((str(name), *node.features)), BASE).full_name
 
 

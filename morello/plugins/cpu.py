@@ -27,17 +27,11 @@ def features_of(cpu: str, target: Target) -> tuple[str, ...]:
 
 def known_features(features: Sequence[str], target: Target) -> tuple[str, ...]:
     """Return features that kernels of a target need, in order. Raises MorelloError for others."""
-    for one in features:
-        if wrong := unknown_feature(one, target):
-            message, hint = wrong
-            raise MorelloError(message, hint)
-    return tuple(sorted({*features}))
-
-
-def unknown_feature(feature: str, target: Target) -> tuple[str, str] | None:
-    """Return message and hint for a feature that no kernel of a target needs; None for the others."""
     known = target.optional_features
-    if feature in known:
-        return None
-    hint = f"its optional features are {', '.join(known)}" if known else "it has no optional features"
-    return f"{target.name} has no kernels for the CPU feature {feature!r}", suggestion(feature, known, hint)
+    for one in features:
+        if one not in known:
+            hint = f"its optional features are {', '.join(known)}" if known else "it has no optional features"
+            raise MorelloError(
+                f"{target.name} has no kernels for the CPU feature {one!r}", suggestion(one, known, hint)
+            )
+    return tuple(sorted({*features}))
