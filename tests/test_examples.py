@@ -167,6 +167,32 @@ def test_figure_1_is_the_papers_program() -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limits", "read"),
+    [
+        ("[64, 1024, 32768, 1073741824]", (64, 512, 32 << 10, 512 << 10, 2 << 30)),
+        ("[64, 1024, 32768, GL=1073741824]", (64, 512, 32 << 10, 512 << 10, 1 << 30)),
+    ],
+)
+def test_the_papers_spec_with_four_limits_is_solved(limits: str, read: tuple[int, ...]) -> None:
+    """Papers' §2.2, character by character, and with the last limit for the level that the paper means."""
+    text = f"""\
+(MatmulAccum(
+ 1×4×128×16,
+ (bf16, L1, row_major),
+ (bf16, L1, col_major, ua, c0),
+ (f32, VRF, row_major, v8),
+ serial),
+{limits})"""
+    goal = morello.goal(text, target="x86_avx2")
+    assert goal.spec.limits == read
+    assert morello.goal(str(goal.spec), target="x86_avx2").spec == goal.spec
+    kernel = morello.compile(goal)
+    assert kernel.proof == "optimal"
+    assert kernel.check().worst < 1
+
+
 def test_the_hand_schedule_keeps_a_6x16_tile_in_twelve_registers() -> None:
     (goal,) = morello.parse(read_file(EXAMPLES / "gemm_6x16.spec")).values()
     source = morello.compile(goal).source

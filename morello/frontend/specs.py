@@ -12,7 +12,17 @@ from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape
 from morello.frontend.operands import read_state
-from morello.frontend.syntax import CallNode, EquationNode, Numbers, OperandNode, SpecNode, number_of, span
+from morello.frontend.syntax import (
+    CallNode,
+    EquationNode,
+    LimitNode,
+    LimitsNode,
+    Numbers,
+    OperandNode,
+    SpecNode,
+    number_of,
+    span,
+)
 from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.norms import NORMS
@@ -243,16 +253,28 @@ def _check_count(
     )
 
 
-def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | None:
-    """Return the memory limits, or None for `...`."""
-    if not text.numbers:
-        return None
-    limits = tuple(number_of(source, token) for token in text.numbers)
-    negative = [token for token, limit in zip(text.numbers, limits, strict=True) if limit < 0]
-    right_count = len(limits) == len(target.levels)
-    with source.at(span(negative[0]) if negative and right_count else text.span):
-        target.limits(limits)
-    return limits
+def _limits(source: Source, target: Target, node: LimitsNode) -> tuple[int, ...]:
+    """Return a limit for each memory level; levels without one have their capacity."""
+    limits = {level.name: level.capacity for level in target.levels}
+    levels, seen = [*limits], set[str]()
+    known = f"{target.name} has the levels {', '.join(levels)}"
+    for place, given in enumerate(node.given):
+        if isinstance(given, LimitNode):
+            level, token, where = str(given.level), given.number, span(given.level)
+        elif place < len(levels):
+            level, token, where = levels[place], given, span(given)
+        else:
+            message = f"{len(node.given)} memory limits for the {len(levels)} levels of {target.name}"
+            raise source.error(node.span, message, f"{known}, in this order")
+        if level not in limits:
+            raise source.error(where, f"unknown memory level {quoted(level)}", suggestion(level, levels, known))
+        if level in seen:
+            raise source.error(where, f"a second limit of {level}", "leave one of them out")
+        seen.add(level)
+        limits[level] = number_of(source, token)
+        if limits[level] < 0:
+            raise source.error(span(token), "memory limits are not negative", "give bytes, or 0 for none")
+    return tuple(limits.values())
 
 
 def _blame(target: Target, call: CallNode, nodes: Sequence[Token | OperandNode], logical: LogicalSpec) -> Span:

@@ -17,7 +17,7 @@ from morello.frontend.diagnostics import Source, SourceError, Span, quoted
 
 @attrs.frozen
 class Numbers:
-    """A shape, a list or memory limits; empty for `...`."""
+    """A shape or a list."""
 
     span: Span
     numbers: tuple[Token, ...]
@@ -95,10 +95,26 @@ class FormulaNode:
 
 
 @attrs.frozen
+class LimitNode:
+    """`L1=16384`."""
+
+    level: Token
+    number: Token
+
+
+@attrs.frozen
+class LimitsNode:
+    """`[64, 512, L1=16384]`; empty for `...`."""
+
+    span: Span
+    given: tuple[Token | LimitNode, ...]
+
+
+@attrs.frozen
 class SpecNode:
     span: Span
     call: CallNode
-    limits: Numbers | None
+    limits: LimitsNode | None
 
 
 @attrs.frozen
@@ -197,7 +213,13 @@ class _Nodes(Transformer):
     def shape(self, *parts: Token) -> Numbers:
         return Numbers(span(parts[0], parts[-1]), _of_type(parts, "INT"))
 
-    limits = list = shape
+    list = shape
+
+    def limits(self, *parts: Any) -> LimitsNode:
+        return LimitsNode(span(parts[0], parts[-1]), parts[1:-1])
+
+    def limit(self, level: Token, number: Token) -> LimitNode:
+        return LimitNode(level, number)
 
     def primitive(self, operation: OperationNode, _open: Token, shape: Numbers, *rest: Any) -> CallNode:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
@@ -319,7 +341,7 @@ WORDS = {
 #: Descriptions of exact sets of expected terminals.
 _PHRASES = {
     frozenset({"INT", "LSQB"}): "a shape such as 1×64×64×64",
-    frozenset({"DOTS", "LSQB"}): "memory limits: `[64, 1024, ...]` in bytes, fastest level first, or `...`",
+    frozenset({"DOTS", "LSQB"}): "memory limits: `[64, 1024]` in bytes, fastest level first, `[L1=1024]` or `...`",
     frozenset({"WORD", "LAYOUT"}): "a data type, memory level, layout, ua, cN or vN",
 }
 _KEYWORDS = {"TARGET": "target", "SPEC": "spec", "SCHEDULE": "schedule"}

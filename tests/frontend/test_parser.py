@@ -41,6 +41,20 @@ def test_paper_matmul_accum_with_limits(target):
     assert out.state == target.state("VRF", F32, Layout((Dynamic(1), Dynamic(2))), vector=8)
 
 
+@pytest.mark.parametrize(
+    ("limits", "read"),
+    [
+        ("[32, 64]", {"RF": 32, "VRF": 64}),
+        ("[L1=1024]", {"L1": 1024}),
+        ("[32, GL=1024, L1=64]", {"RF": 32, "GL": 1024, "L1": 64}),
+    ],
+)
+def test_levels_without_a_limit_have_their_capacity(target, limits, read):
+    spec = parse_spec(f"(FillZero(4, GL), {limits})", target)
+    assert spec.limits == target.limits([read.get(level.name, level.capacity) for level in target.levels])
+    assert parse_spec(str(spec), target) == spec
+
+
 def test_paper_move_into_registers_with_all_memory(target):
     spec = parse_spec("(Move(4×4, (u8, L1, row_major), (u8, RF, row_major), serial), ...)", target)
     assert spec == target.spec(
