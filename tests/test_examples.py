@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import morello
-from morello.frontend import read_file
 from morello.host import missing_features
 from morello.ir.impl import KernelCall, Loop, Node, cost_and_peak, leaves, walk
 from morello.plugins.registry import installed
+from morello.untrusted import read_file
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

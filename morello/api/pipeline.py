@@ -12,7 +12,6 @@ from morello.api.kernel import Kernel
 from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
 from morello.errors import MorelloError
-from morello.frontend.diagnostics import read_file
 from morello.frontend.parser import parse as parse_file
 from morello.frontend.parser import parse_signed
 from morello.ir.impl import Impl, Leaf, leaves
@@ -23,6 +22,7 @@ from morello.plugins.registry import Registry, installed
 from morello.progress import Listener
 from morello.schedule import Position, apply
 from morello.search.budget import SearchBudget
+from morello.untrusted import read_file
 
 #: The default budget of searches without a proof, in expansions: about ten seconds.
 DEFAULT_EXPANSIONS = 1_200_000

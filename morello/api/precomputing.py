@@ -13,7 +13,7 @@ from morello.db.answers import AnswerKind
 from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
-from morello.frontend.diagnostics import SourceError, read_file
+from morello.frontend.diagnostics import SourceError
 from morello.frontend.parser import Family, families, family
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
@@ -23,6 +23,7 @@ from morello.progress import Display, kept_in, line, short
 from morello.search.budget import MemoryLimitReached, budget_guard
 from morello.search.progress import Progress
 from morello.search.session import SearchSession
+from morello.untrusted import read_file
 
 #: Specs that are solved together.
 _BATCH = 64

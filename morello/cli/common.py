@@ -14,7 +14,8 @@ from click.shell_completion import CompletionItem
 
 from morello import api, crash
 from morello.errors import MorelloError, suggestion
-from morello.frontend.diagnostics import quoted, read_file
+from morello.frontend.diagnostics import quoted
+from morello.untrusted import read_file
 
 Command = Callable[..., None]
 _T = TypeVar("_T")

@@ -13,12 +13,12 @@ from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
-_LABELS = re.compile(r"(?P<op>.+) (?P<rank>\d+)(?P<serial> serial)?: (?P<states>.*)")
+_LABELS = re.compile(r"(?P<op>.+) (?P<rank>[0-9]{1,2})(?P<serial> serial)?: (?P<states>.*)")
 _STATE = re.compile(
-    r"(?P<dtype>\w+) (?P<level>\w+) (?P<layout>-|layout\[.*\]) c(?P<contig>\d+)(?P<ua> ua)?( v(?P<vector>\d+))?"
-    r"( s(?P<spacing>\d+))?"
+    r"(?P<dtype>\w+) (?P<level>\w+) (?P<layout>-|layout\[.*\]) c(?P<contig>[0-9]{1,18})(?P<ua> ua)?"
+    r"( v(?P<vector>[0-9]{1,18}))?( s(?P<spacing>[0-9]{1,18}))?"
 )
-_STRIP = re.compile(r"(\d+)(?:(p|oe)(\d+))?")
+_STRIP = re.compile(r"([0-9]{1,18})(?:(p|oe)([0-9]{1,18}))?")
 _SEPARATOR = " | "
 
 

@@ -8,25 +8,55 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 
 from morello.db.file import DatabaseFile
-from morello.db.program_texts import ProgramText, drop_programs, read_programs, spec_text, write_program
+from morello.db.program_texts import (
+    ProgramText,
+    drop_programs,
+    parse_spec_numbers,
+    read_programs,
+    spec_text,
+    write_program,
+)
 from morello.ir.spec import Spec
+from morello.untrusted import parse_json
 
-_NUMBERS = ("value", "spread", "start", "gain")
 _CONDITION = "fingerprint = '' AND target = ?"
+
+
+def _line(_: object, field: attrs.Attribute[Any], text: Any) -> None:
+    if not isinstance(text, str) or not text.isprintable():
+        raise ValueError(f"{field.name} is a line of text, not {reprlib.repr(text)}")
+
+
+def _number(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise ValueError(f"{field.name} is a finite number that is not negative, not {reprlib.repr(value)}")
+
+
+def _count(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ValueError(f"{field.name} is an integer from 0 to 2^31, not {reprlib.repr(value)}")
+
+
+def _gains(_: object, field: attrs.Attribute[Any], way: Any) -> None:
+    for edit, gain in way:
+        _line(None, field, edit)
+        _number(None, field, gain)
 
 
 @attrs.frozen(kw_only=True)
 class MachineKind:
     """The kind of machine that a program was measured on: its CPU, the compiler, and the number of threads."""
 
-    cpu: str
-    compiler: str
-    threads: int
+    cpu: str = attrs.field(validator=_line)
+    compiler: str = attrs.field(validator=_line)
+    threads: int = attrs.field(validator=_count)
 
     def __str__(self) -> str:
         threads = f", {self.threads} threads" if self.threads > 1 else ""
@@ -48,14 +78,14 @@ class Measured:
 
     machine: MachineKind
     schedule: str
-    key: str
-    value: float
-    spread: float
-    start: float
-    gain: float
-    samples: int
-    metric: str = ""
-    way: tuple[tuple[str, float], ...] = ()
+    key: str = attrs.field(validator=_line)
+    value: float = attrs.field(validator=_number)
+    spread: float = attrs.field(validator=_number)
+    start: float = attrs.field(validator=_number)
+    gain: float = attrs.field(validator=_number)
+    samples: int = attrs.field(validator=_count)
+    metric: str = attrs.field(default="", validator=_line)
+    way: tuple[tuple[str, float], ...] = attrs.field(default=(), validator=_gains)
 
     @property
     def words(self) -> str:
@@ -76,19 +106,17 @@ def specs(file: DatabaseFile, target: str, spec: Spec | None = None) -> Iterator
 def parse_measured(file: DatabaseFile, row: ProgramText) -> Measured:
     """Return the measured program of a row. Raises Damaged."""
     try:
-        fields = json.loads(row.record)
-        way = tuple((str(edit), float(gain)) for edit, gain in fields.pop("way"))
-        found = Measured(machine=MachineKind(**json.loads(row.machine)), schedule=row.schedule, way=way, **fields)
-        if not all(math.isfinite(getattr(found, name)) for name in _NUMBERS):
-            raise ValueError("its numbers are not finite")
+        parse_spec_numbers(row.spec)
+        fields = parse_json(row.record)
+        way = tuple((edit, gain) for edit, gain in fields.pop("way"))
+        return Measured(machine=MachineKind(**parse_json(row.machine)), schedule=row.schedule, way=way, **fields)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise file.damaged(f"the measured program of {row.spec[:200]}: {error}") from error
-    return found
+        raise file.damaged(f"the measured program of {row.spec[:200]!r}: {error}") from error
 
 
 def write_measured(file: DatabaseFile, target: str, spec: Spec, best: Measured) -> None:
     """Store a program in place of the one that was measured on such a machine before."""
-    record = {name: getattr(best, name) for name in (*_NUMBERS, "key", "samples", "metric", "way")}
+    record = attrs.asdict(best, filter=lambda field, _: field.name not in ("machine", "schedule"))
     row = ProgramText(
         target=target,
         spec=spec_text(spec),

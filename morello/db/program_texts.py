@@ -21,6 +21,7 @@ from morello.errors import MorelloError
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import schedule_of, schedule_text
+from morello.untrusted import parse_json
 
 if TYPE_CHECKING:
     from morello.search.incumbents import Incumbent
@@ -48,14 +49,28 @@ def spec_text(spec: Spec) -> str:
     return f"{json.dumps(numbers)} {write(spec.logical)}"
 
 
+def parse_spec_numbers(text: str) -> tuple[list[int], list[int], str]:
+    """Return sizes, limits and labels of the text of a Spec. Raises ValueError."""
+    numbers, end, labels = text.partition("]] ")
+    try:
+        shape, limits = parse_json(numbers + end)
+    except TypeError as error:
+        raise ValueError("a Spec has sizes and limits") from error
+    for least, values in ((1, shape), (0, limits)):
+        if not isinstance(values, list) or not all(type(one) is int and least <= one < 1 << 63 for one in values):
+            raise ValueError("sizes are integers of at least 1, and limits of at least 0")
+    if not labels.isprintable():
+        raise ValueError("the labels of a Spec are a line of text")
+    return shape, limits, labels
+
+
 def parse_spec_text(text: str, target: Target) -> Spec:
     """Return the Spec that `spec_text` returned the text of. Raises MorelloError."""
     try:
-        (shape, limits), end = json.JSONDecoder().raw_decode(text)
-        logical = attrs.evolve(read(text[end + 1 :], target.operations), shape=tuple(map(int, shape)))
-        return Spec(logical, target.limits([*map(int, limits)]))
+        shape, limits, labels = parse_spec_numbers(text)
+        return Spec(attrs.evolve(read(labels, target.operations), shape=tuple(shape)), target.limits(limits))
     except (TypeError, ValueError) as error:
-        raise MorelloError(f"{text[:200]!r} is not a Spec", "delete the file") from error
+        raise MorelloError(f"{text[:200]!r} is not a Spec: {error}", "delete the file") from error
 
 
 def read_programs(file: DatabaseFile, condition: str, *values: str) -> Iterator[ProgramText]:
@@ -126,8 +141,9 @@ def rebuilt(file: DatabaseFile, target: Target, row: ProgramText) -> Incumbent:
     from morello.search.incumbents import Incumbent
 
     try:
-        cost, low, expansions = (int(json.loads(row.record)[name]) for name in ("cost", "low", "expansions"))
-        if not 1 <= low <= cost <= LARGEST_COST or expansions < 0:
+        record = parse_json(row.record)
+        cost, low, expansions = numbers = [record[name] for name in ("cost", "low", "expansions")]
+        if {*map(type, numbers)} != {int} or not 1 <= low <= cost <= LARGEST_COST or not 0 <= expansions < 1 << 63:
             raise MorelloError("its cost and bound contradict each other", "delete the file")
         impl, found = replayed(parse_spec_text(row.spec, target), row.schedule, target)
         if found.cost != cost:

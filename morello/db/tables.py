@@ -20,8 +20,11 @@ from morello.db.fingerprint import fingerprint
 from morello.db.labels import write
 from morello.ir.limits import LimitGrid, grid_rule
 from morello.kernels.target import Target
+from morello.untrusted import parse_json
 
 _COLUMNS = "fingerprint, target, levels, labels, steps, boxes, crc"
+#: The most bytes of the boxes of a table.
+_MOST_BYTES = 2**30
 _LEVEL = re.compile(r"\w+:([1-9][0-9]{0,18})/([1-9][0-9]{0,18})/([1-9][0-9]{0,18})")
 _RANK = re.compile(r".+? ([0-9]{1,5})( serial)?: .*")
 
@@ -124,8 +127,16 @@ def _parsed(row: Sequence[Any]) -> AnswerTable:
     hashed, target, levels, labels, steps = texts
     owner = FingerprintedTarget(hashed, target, levels)
     columns = 2 * (rank_of(labels) + len(owner.grids)) + 5
-    matrix = np.frombuffer(zlib.decompress(data), dtype="<i8").astype(np.int64).reshape(-1, columns)
-    return checked(AnswerTable(owner, labels, [*map(str, json.loads(steps))], Boxes.of_matrix(matrix)))
+    matrix = np.frombuffer(_decompressed(data), dtype="<i8").astype(np.int64).reshape(-1, columns)
+    return checked(AnswerTable(owner, labels, [*map(str, parse_json(steps))], Boxes.of_matrix(matrix)))
+
+
+def _decompressed(data: bytes) -> bytes:
+    made = zlib.decompressobj()
+    found = made.decompress(data, _MOST_BYTES)
+    if not made.eof:
+        raise ValueError(f"its boxes are cut, or have more than {_MOST_BYTES >> 20} MiB")
+    return found
 
 
 def _crc(texts: Sequence[str], data: bytes) -> int:

@@ -1,6 +1,6 @@
 """The Spec language: text to Specs and schedules, and back."""
 
-from morello.frontend.diagnostics import SourceError, read_file
+from morello.frontend.diagnostics import SourceError
 from morello.frontend.parser import parse, parse_schedule, parse_spec
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 
@@ -11,7 +11,6 @@ __all__ = [
     "parse",
     "parse_schedule",
     "parse_spec",
-    "read_file",
     "show_file",
     "show_spec",
 ]

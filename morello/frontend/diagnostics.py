@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import attrs
@@ -15,8 +13,6 @@ from morello.errors import MorelloError, PluginError
 #: Start and end offsets of a part of the text.
 Span: TypeAlias = tuple[int, int]
 
-#: Far beyond any file written by hand; keeps `/dev/zero` and the like from filling the memory.
-MAX_FILE_BYTES = 64 * 2**20
 _MAX_LINE = 120
 _MAX_MESSAGE = 600
 _MAX_WORD = 40
@@ -114,31 +110,3 @@ def _clip(message: str) -> str:
 def quoted(word: str) -> str:
     """Return a word of the text, quoted and shortened for messages."""
     return repr(str(word) if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
-
-
-def read_file(path: str | Path) -> str:
-    """Return the text of a file, `-` being standard input. Raises MorelloError if it is not readable or not UTF-8."""
-    try:
-        # Leave standard input open.
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise MorelloError(
-            f"cannot read {path}: {error.strerror or error}", "give the path of a file that you may read"
-        ) from error
-    except ValueError as error:
-        raise MorelloError(f"cannot read {path!r}: {error}", "give the path of a file that you may read") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise MorelloError(
-            f"cannot read {path}: it is larger than {MAX_FILE_BYTES >> 20} MiB", "put its Specs into several files"
-        )
-    if b"\0" in data:
-        raise MorelloError(
-            f"{path} is not a text file: it has a NUL byte at offset {data.index(0)}", "Spec files are UTF-8 text"
-        )
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MorelloError(
-            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}", "save it as UTF-8"
-        ) from error

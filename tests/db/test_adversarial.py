@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import zlib
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ def test_adversarial_databases_give_the_right_answer_or_one_message(tmp_path: Pa
         ("column 20 = 0", "a cost is not a fraction in lowest terms"),
         ("column 9 = -1", "a range ends before it begins"),
         ("steps = '[\"fly [1]\"]'", "an answer has no step|unknown step"),
+        ("steps = printf('%.*c', 99999, '[')", "it is nested deeper than 50 levels"),
     ],
 )
 def test_rules_that_boxes_break(name: str, rule: str, tmp_path: Path) -> None:
@@ -36,3 +39,16 @@ def test_rules_that_boxes_break(name: str, rule: str, tmp_path: Path) -> None:
     spec = goal(adversarial.TEXT, target=adversarial.TARGET)
     with pytest.raises(Damaged, match=rule):
         SpecStore(tmp_path / "a.db").program(spec.target, spec.spec)
+
+
+def test_boxes_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adversarial.make(tmp_path / "a.db")
+    monkeypatch.setattr("morello.db.tables._MOST_BYTES", 1 << 20)
+    bomb = zlib.compress(bytes(1 << 22))
+
+    def change(connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE tables SET boxes = ?", (bomb,))
+
+    adversarial.craft(tmp_path / "a.db", change)
+    with pytest.raises(Damaged, match="its boxes are cut, or have more than 1 MiB"):
+        _ = [*SpecStore(tmp_path / "a.db").tables()]

@@ -12,6 +12,7 @@ import morello
 from morello.db import maintenance, measured
 from morello.db.file import Damaged
 from morello.db.measured import MachineKind, Measured
+from morello.db.program_texts import read_programs, write_program
 from morello.db.store import SpecStore
 
 TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
@@ -80,3 +81,43 @@ def test_changed_rows_are_damage(store: SpecStore, goal: morello.Goal, change: s
     with pytest.raises(Damaged, match="a stored program has changed"):
         again.measured(goal.target, goal.spec)
     assert len([*maintenance.damage(again)]) == 1
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    ("column", "old", "new", "rule"),
+    [
+        ("record", '"gain": 1.9', f'"gain": {HUGE}', "a number has 401 digits, more than 100"),
+        ("record", '"gain": 1.9', '"gain": 1e999', "1e999 is not a finite number"),
+        ("record", '"gain": 1.9', '"gain": NaN', "NaN is not a finite number"),
+        ("record", '"gain": 1.9', '"gain": -1', "gain is a finite number that is not negative, not -1"),
+        ("record", '"samples": 20', '"samples": "many"', "samples is an integer from 0 to 2.31, not 'many'"),
+        ("record", '"key": "abc"', '"key": ["abc"]', "key is a line of text"),
+        ("record", '"metric": ""', r'"metric": "\u001b[31m"', "metric is a line of text"),
+        ("record", "1.5", "null", "way is a finite number"),
+        ("record", '[["tile", 1.5], ["hoist", 1.3]]', DEEP, "it is nested deeper than 50 levels"),
+        ("machine", '"threads": 1', '"threads": "two"', "threads is an integer from 0 to 2.31, not 'two'"),
+        ("machine", '"threads": 1', f'"threads": {HUGE}', "a number has 401 digits, more than 100"),
+        ("machine", '"zen5"', r'"\u001b[31m"', "cpu is a line of text"),
+        ("machine", '"zen5"', DEEP, "it is nested deeper than 50 levels"),
+        ("spec", "[[1, ", f"[[{DEEP}, ", "it is nested deeper than 50 levels"),
+        ("spec", "[[1, ", "[[0, ", "sizes are integers of at least 1"),
+        ("spec", "[[1, ", "[[1.5, ", "sizes are integers of at least 1"),
+        ("spec", "[[1, ", f"[[{1 << 63}, ", "sizes are integers of at least 1"),
+    ],
+)
+def test_rows_of_others_are_checked(
+    store: SpecStore, goal: morello.Goal, column: str, old: str, new: str, rule: str
+) -> None:
+    """Their checksums are right."""
+    (row,) = read_programs(store.file, "TRUE")
+    assert old in getattr(row, column)
+    with store.file.writing() as connection:
+        connection.execute("DELETE FROM programs")
+        write_program(store.file, attrs.evolve(row, **{column: getattr(row, column).replace(old, new)}))
+    with pytest.raises(Damaged, match=f"the measured program of .*: {rule}"):
+        _ = [*measured.specs(store.file, goal.target.name)]
+    assert len([*maintenance.damage(store)]) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from morello.frontend import diagnostics, operands, parse_spec, specs, steps
+from morello.frontend import operands, parse_spec, specs, steps
 from morello.ir import dtypes
 from morello.ir.layout import NAMED
 from morello.ir.limits import lower
@@ -16,6 +16,7 @@ from morello.ir.spec import MAX_BYTES
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites.base import rewrites_of
+from morello.untrusted import MAX_FILE_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
 PICTURES = re.findall(r"^```text\n(layout\[[^\n]*\]) of (\d+)×(\d+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -93,7 +94,7 @@ def test_limits_in_normal_form(avx2: Target) -> None:
 
 def test_bounds() -> None:
     assert [limit for _, limit in rows("Bounds")] == [
-        f"{diagnostics.MAX_FILE_BYTES >> 20} MiB",
+        f"{MAX_FILE_BYTES >> 20} MiB",
         f"2^{MAX_BYTES.bit_length() - 1}",
         str(specs._MAX_RANK),
         str(operands._MAX_LAYOUT),

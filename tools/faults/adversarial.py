@@ -28,7 +28,18 @@ from morello.ir.impl import Node, cost_and_peak
 
 TARGET, TEXT = "x86_avx2", "Matmul(1×1×1×2, L1, L1, L1, serial)"
 _GOAL = "labels LIKE 'Matmul 4%'"
-_TEXTS = ("''", "'abc'", "'[]'", "'[\"fly [1]\"]'", "char(27)", "printf('%.100000c', 'x')", "x'00'", "7")
+_DEEP = "printf('%.*c', 99999, '[')"
+_TEXTS = (
+    "''",
+    "'abc'",
+    "'[]'",
+    "'[\"fly [1]\"]'",
+    "char(27)",
+    "printf('%.100000c', 'x')",
+    "x'00'",
+    "7",
+    "printf('%.*c', 99999, '[')",
+)
 _NUMBERS = (-1, 0, 1, 2, 3, 63, 64, 2**53 + 1, 2**62, 2**63 - 1)
 _STATEMENTS = {
     "tables gone": "DELETE FROM tables",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -11,6 +10,7 @@ import attrs
 from morello.api.goals import Goal
 from morello.db import measured
 from morello.db.labels import read
+from morello.db.program_texts import parse_spec_numbers
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.ir.spec import LogicalSpec
@@ -57,14 +57,14 @@ def _known(db: SpecStore, target: Target, own: LogicalSpec) -> Iterator[Recipe]:
     """Yield the recipes of Specs of the same operation and types."""
     types = [state.dtype for state in own.states]
     for key, best in measured.specs(db.file, target.full_name):
+        shape, _, labels = parse_spec_numbers(key)
         try:
-            (shape, _), end = json.JSONDecoder().raw_decode(key)
-            logical = read(key[end + 1 :], target.operations)
-        except (MorelloError, ValueError, TypeError):
+            logical = read(labels, target.operations)
+        except MorelloError:
             continue
         same = logical.op == own.op and [state.dtype for state in logical.states] == types
         if same and logical.serial == own.serial and len(shape) == len(own.shape):
-            yield Recipe(tuple(map(int, shape)), tuple((item, gain) for item, gain in best.way if gain >= _LEAST))
+            yield Recipe(tuple(shape), tuple((item, gain) for item, gain in best.way if gain >= _LEAST))
 
 
 def replay(search: BeamSearch, state: BeamState, recipe: Recipe) -> None:

@@ -13,9 +13,9 @@ from morello.api.goals import Goal
 from morello.cli.common import SearchOptions, Size, json_option, print_json, with_goals
 from morello.cli.kernels import make
 from morello.errors import MorelloError
-from morello.frontend.diagnostics import read_file
 from morello.report.tables import Column, print_table
 from morello.report.words import cost_words, size
+from morello.untrusted import read_file
 from morello_bounds.cli import facts_of, print_head, proof_of, seed_option
 from morello_bounds.cli.algorithms import compare_algorithms
 from morello_bounds.proofs import verify_json

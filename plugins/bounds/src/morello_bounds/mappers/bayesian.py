@@ -22,10 +22,10 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from morello.errors import MorelloError
-from morello.frontend.diagnostics import read_file
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule
+from morello.untrusted import read_file
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers.plan import TileAndOrder, TileContext, tiled_levels, tiling_plans
 from morello_bounds.nest import nest_of
