@@ -23,6 +23,7 @@ from morello.db.program_texts import (
     spec_text,
     write_program,
 )
+from morello.db.programs import LONGEST_SCHEDULE
 from morello.ir.spec import Spec
 from morello.untrusted import parse_json
 
@@ -32,6 +33,11 @@ _CONDITION = "fingerprint = '' AND target = ?"
 def _line(_: object, field: attrs.Attribute[Any], text: Any) -> None:
     if not isinstance(text, str) or not text.isprintable():
         raise ValueError(f"{field.name} is a line of text, not {reprlib.repr(text)}")
+
+
+def _schedule(_: object, field: attrs.Attribute[Any], text: Any) -> None:
+    if len(text) > LONGEST_SCHEDULE:
+        raise ValueError(f"{field.name} has more than {LONGEST_SCHEDULE >> 10} KiB")
 
 
 def _number(_: object, field: attrs.Attribute[Any], value: Any) -> None:
@@ -77,7 +83,7 @@ class Measured:
     """
 
     machine: MachineKind
-    schedule: str
+    schedule: str = attrs.field(validator=_schedule)
     key: str = attrs.field(validator=_line)
     value: float = attrs.field(validator=_number)
     spread: float = attrs.field(validator=_number)

@@ -24,6 +24,8 @@ from morello.schedule import Position, apply, rewrite_leaf
 #: Programs of Specs, with cost and peak; None if a part is not solved.
 Programs: TypeAlias = dict[Spec, tuple[Impl, CostAndPeak] | None]
 
+#: The most characters of a stored schedule; parsing them takes seconds.
+LONGEST_SCHEDULE = 1 << 18
 #: Errors of rewrites that cannot be applied.
 _FAULTS = (ArithmeticError, LookupError, TypeError, ValueError, AssertionError)
 _parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
@@ -108,6 +110,8 @@ def replayed(spec: Spec, schedule: str, target: Target) -> tuple[Impl, CostAndPe
     def nothing(left: Spec) -> Impl:
         raise MorelloError(f"{left.op} is left without a program", "delete the file")
 
+    if len(schedule) > LONGEST_SCHEDULE:
+        raise MorelloError(f"its schedule has more than {LONGEST_SCHEDULE >> 10} KiB", "delete the file")
     try:
         impl = apply(Position(Leaf(spec)), parse_schedule(schedule, target), target, nothing).impl
     except (*_FAULTS, RecursionError) as error:

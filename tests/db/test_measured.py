@@ -99,6 +99,7 @@ HUGE = "1" + "0" * 400
         ("record", '"metric": ""', r'"metric": "\u001b[31m"', "metric is a line of text"),
         ("record", "1.5", "null", "way is a finite number"),
         ("record", '[["tile", 1.5], ["hoist", 1.3]]', DEEP, "it is nested deeper than 50 levels"),
+        ("schedule", "select", "select" * 50_000, "schedule has more than 256 KiB"),
         ("machine", '"threads": 1', '"threads": "two"', "threads is an integer from 0 to 2.31, not 'two'"),
         ("machine", '"threads": 1', f'"threads": {HUGE}', "a number has 401 digits, more than 100"),
         ("machine", '"zen5"', r'"\u001b[31m"', "cpu is a line of text"),

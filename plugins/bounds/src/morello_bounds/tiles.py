@@ -212,6 +212,17 @@ class Tiling:
     bytes: int
 
 
+def tiling(nest: Nest, memory: int, sizes: Sequence[int], inner: int, **_: int) -> Tiling:
+    """Return tiles of these sizes, with the bytes that they move. Raises ValueError if they do not fit."""
+    if {*map(type, sizes), type(inner)} != {int} or not 0 <= inner < len(sizes) == len(nest.sizes):
+        raise ValueError("a tile has a size for each loop, and a loop along which it advances first")
+    if not all(1 <= part <= size for part, size in zip(sizes, nest.sizes, strict=True)):
+        raise ValueError("a tile is not longer than its loops")
+    if not _fits(nest, [FastMemory(memory, tuple(range(len(nest.arrays))))], sizes):
+        raise ValueError("a tile does not fit into its memory")
+    return Tiling(tuple(sizes), inner, tile_moves(nest, sizes, inner))
+
+
 @lru_cache(maxsize=256)
 def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> Tiling | None:
     """Return the best tiles found by local search, loops `kept` whole; None if one point does not fit."""

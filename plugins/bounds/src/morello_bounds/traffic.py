@@ -39,6 +39,8 @@ _SEGMENTS = [2.0 ** (at / 2) for at in range(-6, 13)]
 _EXACT = 3
 #: Denominators that free exponents may have.
 _DENOMINATORS = (1, 2, 6, 12, 60)
+#: The largest common denominator of exponents.
+_LARGEST = 3600
 #: Shares of segments are multiples of 1/_PARTS.
 _PARTS = 64
 
@@ -310,6 +312,12 @@ def check(bound: Traffic) -> None:
         raise _refused("its proof is for another nest or another memory")
     if proof.loaded < 1 or proof.loaded % _unit(proof.nest, proof.resident) or proof.share < 0:
         raise _refused(f"segments do not load {proof.loaded} bytes")
+    # Its check raises numbers to the common denominator.
+    exponents = (*proof.exponents.s, *proof.exponents.zeta)
+    if (proof.share * _PARTS).denominator > 1 or math.lcm(*(one.denominator for one in exponents)) > _LARGEST:
+        raise _refused(
+            f"shares are multiples of 1/{_PARTS}, and the common denominator of exponents at most {_LARGEST}"
+        )
     if not is_valid(proof.nest, proof.exponents):
         raise _refused("the inequality of its exponents is invalid")
     if proof.allows(proof.share):

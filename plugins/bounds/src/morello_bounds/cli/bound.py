@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +14,10 @@ from morello.cli.kernels import make
 from morello.errors import MorelloError
 from morello.report.tables import Column, print_table
 from morello.report.words import cost_words, size
-from morello.untrusted import read_file
+from morello.untrusted import parse_json, read_file
 from morello_bounds.cli import facts_of, print_head, proof_of, seed_option
 from morello_bounds.cli.algorithms import compare_algorithms
-from morello_bounds.proofs import verify_json
-from morello_bounds.report import Boundary, BoundReport, bound
+from morello_bounds.report import Boundary, BoundReport, bound, verify_json
 from morello_bounds.sensitivity import MODELS, MovesModel, sobol_indices
 from morello_bounds.tiles import Tiling, largest_tile
 
@@ -149,29 +147,34 @@ def _check_mode(algorithms: bool, sensitivity: bool, **_: Any) -> None:
 
 def _verify_file(goals: Sequence[Goal], path: str, as_json: bool) -> None:
     """Verify the proofs of a file, which has one entry for each goal, by name. Raises MorelloError for a wrong one."""
-    text = read_file(path)
+    remedy = "write some: `morello bound FILE --json`"
     try:
-        entries = {str(one["name"]): one for one in json.loads(text)}
+        rows = parse_json(read_file(path, remedy))
+        entries = {one["name"]: one for one in rows}
+        if len(entries) < len(rows):
+            raise ValueError("two have one name")
     except (ValueError, KeyError, TypeError) as error:
-        raise MorelloError(f"{path} has no proofs: {error}", "write some: `morello bound FILE --json`") from error
+        raise MorelloError(f"{path} has no proofs: {error}", remedy) from error
     found: list[dict[str, Any]] = []
     for goal in goals:
         facts = facts_of(goal)
         if goal.name not in entries:
             raise MorelloError(f"{path} has no proofs for {goal.name}", "choose one of its Specs: --spec NAME")
-        entry = entries[goal.name]
+        entry = {**entries[goal.name]}
         for key, own in facts.items():
-            if entry.get(key) != own:
-                reason = f"the proofs in {path} are for {key} {entry.get(key)}, not {own}"
+            if (claimed := entry.pop(key, None)) != own:
+                reason = f"the proofs in {path} are for {key} {claimed}, not {own}"
                 raise MorelloError(reason, "write new ones: `morello bound FILE --json`")
+        entry.pop("checked", None)
         try:
-            result = verify_json(entry, goal.spec, goal.target)
+            report = verify_json(entry, goal)
         except MorelloError as error:
             raise MorelloError(f"{path}, {goal.name}: {error.message}", error.hint) from error
-        found.append({**facts, "boundaries": len(result.cuts), "certified": result.cost, "checked": True})
+        count, cost = len(report.boundaries), report.certified and report.certified.cost
+        found.append({**facts, "boundaries": count, "certified": cost, "checked": True})
         if not as_json:
-            cost = "" if result.cost is None else f", and the cost of at least {result.cost:,},"
-            click.echo(f"{goal.name}: bounds at {len(result.cuts)} boundaries{cost} hold in exact arithmetic")
+            words = "" if cost is None else f", and the cost of at least {cost:,},"
+            click.echo(f"{goal.name}: bounds at {count} boundaries{words} hold in exact arithmetic")
     if as_json:
         print_json(found)
 
