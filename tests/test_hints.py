@@ -86,6 +86,7 @@ def test_errors_have_a_hint_or_a_listed_exception(every: list[Made]) -> None:
     assert not bare, "\n".join(["give each a hint:", *(f"{one.file}:{one.line}: {one.message}" for one in bare)])
 
 
+@pytest.mark.slow
 def test_listed_exceptions_exist_and_have_no_hint(every: list[Made]) -> None:
     bare = {(one.file, one.message) for one in every if not one.hinted}
     assert not WITHOUT.keys() - bare

@@ -201,6 +201,7 @@ def test_types_are_those_of_numpy_or_of_out() -> None:
     assert np.array_equal(out, a.astype(np.int32) @ b)
 
 
+@pytest.mark.slow
 def test_lists_and_numbers_are_taken() -> None:
     x = values(2, 3)
     assert np.array_equal(morello.matmul([[1, 2]], x, **PLAIN), [[1, 2]] @ x)

@@ -63,6 +63,7 @@ def test_parse_takes_no_name_of_a_file() -> None:
         morello.parse("examples/tiny.spec")
 
 
+@pytest.mark.slow
 def test_the_default_database_is_that_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MORELLO_DB", str(tmp_path / "own.db"))
     morello.compile(SPEC, target="x86_avx2", db=False)

@@ -36,6 +36,7 @@ def cost_and_bound(result):
     return one["cost"], one["low"]
 
 
+@pytest.mark.slow
 def test_costs_and_bounds(unstored):
     cost, low = unstored("--gap", "50")
     best, proven = unstored("--prove")
@@ -55,6 +56,7 @@ def test_unproven_programs_are_not_stored_as_answers(cli, write, tmp_path):
     assert cost_and_bound(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50")) == (best, best)
 
 
+@pytest.mark.slow
 def test_the_next_run_continues_from_stored_bounds(cli, write, unstored, tmp_path):
     first, again = str(tmp_path / "first.db"), str(tmp_path / "again.db")
     _, proven = cost_and_bound(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "1"))
@@ -77,6 +79,7 @@ def test_a_budget_may_be_too_small_for_any_program(cli, write, refused, command)
     assert "go on with --prove" in result.stderr
 
 
+@pytest.mark.slow
 def test_compile_reports_the_proof(cli, write):
     said = cli("compile", write(SPEC), "--no-db", "--gap", "50").stderr
     assert re.search(r"some: within \d+(\.\d+)? % of the optimum \(proven\); --prove goes on", said)

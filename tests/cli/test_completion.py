@@ -68,6 +68,7 @@ def test_words(words: tuple[str, ...], expected: list[str]) -> None:
     assert offered("bash", *words) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 def test_bash_offers_them(tmp_path: Path) -> None:
     program = tmp_path / "morello"

@@ -136,6 +136,7 @@ def test_a_failing_section_hides_no_other() -> None:
     assert "== bad\n\nunavailable: KeyError: 'second'" in report_text
 
 
+@pytest.mark.slow
 def test_too_deep_for_python(write: Write, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def deeper(*_: Any, **__: Any) -> Any:
         return deeper()

@@ -86,6 +86,7 @@ def test_an_empty_database(cli, refused, tmp_path):
     refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "no table 1")
 
 
+@pytest.mark.slow
 def test_plot(cli, solved, refused, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "a.png"
@@ -265,6 +266,7 @@ def test_prune_waits_for_plugins_to_be_mended(cli, refused, monkeypatch, tmp_pat
     refused(cli("db", "prune", made(tmp_path / "a.db", block(4)), "--yes"), "plugins are disabled", "other", "repair")
 
 
+@pytest.mark.slow
 def test_a_faulty_target_stops_only_prune(cli, refused, monkeypatch, tmp_path):
     faulty = TargetPlugin(info=attrs.evolve(TARGET.info, name="faulty"))
     plugin = importlib.import_module("morello_x86_avx2.plugin").PLUGIN

@@ -70,6 +70,7 @@ def test_threads_are_a_part_of_their_own(cli, write):
     assert re.search(rf"^bound by starting threads: .*{THREADS} \d+", shown, re.M)
 
 
+@pytest.mark.slow
 def test_runner_ups_within_noise_are_left_out(cli, write):
     path = write(SMALL)
     every = cli("explain", path, "--runner-ups", "3", "--noise", "0").stdout
@@ -168,6 +169,7 @@ def test_points_of_a_roofline(avx2):
     assert (unknown.scale, unknown.unit) == (10, "FLOP per cycle")
 
 
+@pytest.mark.slow
 def test_roofline(cli, write, refused, tmp_path, monkeypatch):
     plot, text = tmp_path / "roof.svg", "spec one = Relu(8×8, GL, GL, serial)\n"
     # Missing matplotlib is reported before the search.

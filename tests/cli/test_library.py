@@ -121,6 +121,7 @@ def test_c_consumer(compiler, ops, tmp_path) -> None:
     run(tmp_path, "./main")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cxx", CXX)
 def test_cpp_consumer(cxx, ops, tmp_path) -> None:
     made = objects(find_compiler(), ops())
@@ -165,6 +166,7 @@ def test_an_unsupported_cpu_is_reported(ops, tmp_path) -> None:
     assert ended.stderr == said
 
 
+@pytest.mark.slow
 def test_a_graph_runs_on_any_cpu_where_plain_c_is_part_of_the_library(ops, tmp_path) -> None:
     """Plain C stores intermediates in the workspace, even if other targets do not."""
     graph = "spec graph = Compose([Relu, Sub, Scale[by=2]], [(40×32, GL), (40×32, GL), (40×32, GL)], serial)(b, a, y)\n"
@@ -260,6 +262,7 @@ def test_parallel_archives_link_with_any_compiler(cli, write, tmp_path, runnable
             run(tmp_path, "./main")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["o", "so"])
 @pytest.mark.parametrize("openmp", [False, True])
 def test_threads_are_pthreads_unless_openmp_is_requested(openmp, kind, cli, refused, write, tmp_path) -> None:

@@ -184,7 +184,7 @@ def test_ctrl_c_reports_the_interrupted_step(write):
     assert "Specs had been solved" in line
 
 
-@pytest.mark.parametrize("arguments", [["targets"], ["--help"]])
+@pytest.mark.parametrize("arguments", [pytest.param(["targets"], marks=pytest.mark.slow), ["--help"]])
 def test_reader_that_went_away(arguments):
     read, write = os.pipe()
     os.close(read)

@@ -163,6 +163,7 @@ def test_operations_that_numpy_lacks_are_not_compared(cli, write, tmp_path):
     assert outcome.stdout.splitlines()[1].split()[-4:] == ["–"] * 4
 
 
+@pytest.mark.slow
 def test_bench_json(cli, write):
     result = cli("bench", write(TWO, target="reference_c"), "--json", "--min-time", "0")
     one, zero = json.loads(result.stdout)
@@ -213,6 +214,7 @@ def test_verbose_prints_the_compiler(cli, write):
     assert "built with" not in cli("check", path, "--spec", "one").stderr
 
 
+@pytest.mark.slow
 def test_without_baselines_nothing_is_compared(cli, refused, write, monkeypatch):
     """The command works without the distribution that calls other libraries; asking for one names the install."""
     monkeypatch.setitem(sys.modules, "morello_baselines", None)

@@ -34,7 +34,14 @@ def _handles(handler: signal.Handlers | Callable) -> Callable[[], object]:
     return lambda: signal.signal(signal.SIGINT, handler)
 
 
-@pytest.mark.parametrize("moment", ["morello.cli.app", "click", "numpy", "morello.cli.commands.targets", "the end"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "morello.cli.app",
+        "click",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("numpy", "morello.cli.commands.targets", "the end")),
+    ],
+)
 def test_ctrl_c_outside_of_commands(moment: str) -> None:
     command = [sys.executable, "-c", f"MOMENT = {moment!r}\n{PRESSED}", "targets"]
     press = _handles(signal.default_int_handler)
@@ -51,6 +58,7 @@ def test_ctrl_c_that_is_ignored() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_import_morello_imports_nothing_else() -> None:
     code = "import sys, morello, morello.cli\nassert not {'numpy', 'click', 'rich', 'cffi', 'lark'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -59,7 +67,10 @@ def test_import_morello_imports_nothing_else() -> None:
     assert done.stderr.strip().endswith("AttributeError: module 'morello' has no attribute 'nothing'")
 
 
-@pytest.mark.parametrize("arguments", ["--help", "cache --help", "--version", "targets"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["--version", *(pytest.param(one, marks=pytest.mark.slow) for one in ("--help", "cache --help", "targets"))],
+)
 def test_output_that_cannot_be_written(arguments: str) -> None:
     with open("/dev/full", "wb") as out:
         done = subprocess.run([*MORELLO, *arguments.split()], stdout=out, stderr=subprocess.PIPE, text=True)
@@ -75,7 +86,10 @@ def test_streams_that_are_closed(closed: int, stderr: str) -> None:
     assert bool(done.stdout) == (not stderr)
 
 
-@pytest.mark.parametrize(("arguments", "code"), [("--version", 0), ("nosuch", 2), ("run /nowhere/a.spec", 1)])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [("--version", 0), ("nosuch", 2), pytest.param("run /nowhere/a.spec", 1, marks=pytest.mark.slow)],
+)
 def test_messages_that_cannot_be_written(arguments: str, code: int) -> None:
     with open("/dev/full", "wb") as err:
         done = subprocess.run([*MORELLO, *arguments.split()], stdout=subprocess.PIPE, stderr=err, timeout=60)

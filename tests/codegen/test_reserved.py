@@ -60,6 +60,7 @@ def test_every_remedy_helps() -> None:
         assert fault(refused[1].split()[-1]) is None, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 def test_all_that_is_not_refused_compiles(compiler: Compiler, tmp_path: Path) -> None:
     """All accepted words of the headers and of the compiler's macros can be defined."""

@@ -60,6 +60,7 @@ def test_a_graph_has_the_names_and_the_order_of_its_list(runs: None) -> None:
     assert kernel.bench(min_time=0.001, repeats=1).median > 0
 
 
+@pytest.mark.slow
 def test_a_product_without_a_batch_is_one_of_matrices_in_headers_and_calls(runs: None) -> None:
     text = "Matmul(3×4×8, (f32, GL, col_major), (f32, GL, c1), GL, serial)(a, b, c)"
     for target in ("x86_avx2", "reference_c"):

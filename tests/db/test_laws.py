@@ -195,6 +195,7 @@ def test_dropping_bounds_keeps_answers(world: World, pieces: list[list[Cell]]) -
         check(store, world, [cell for piece in pieces for cell in piece if cell.slack is None])
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(worlds, pieces)
 def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]) -> None:

@@ -229,6 +229,7 @@ def test_a_row_that_does_not_give_its_program_is_damage(change: dict[str, Any], 
     assert len([*maintenance.damage(SpecStore(path), [avx2])]) == 1
 
 
+@pytest.mark.slow
 def test_maintenance_counts_and_drops_them(tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     approach(path, avx2, EASY)

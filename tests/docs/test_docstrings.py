@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 OPENINGS = {"What", "Whether", "Where", "How", "Which", "When", "Why", "Who", "Whom"}
 
@@ -22,6 +24,7 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 yield f"{path}:{getattr(node, 'lineno', 1)}", text
 
 
+@pytest.mark.slow
 def test_no_docstring_begins_like_a_question() -> None:
     found = [*docstrings()]
     assert len(found) > 2000

@@ -52,6 +52,7 @@ def close(one: np.ndarray, other: np.ndarray) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(seed=SEEDS)
 def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:

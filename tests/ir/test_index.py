@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def value(index: IndexExpr, at: dict[str, int]) -> int:
     return eval(str(index).replace("/", "//"), {}, dict(at))
 
 
+@pytest.mark.slow
 @given(expressions(), expressions(), st.integers(1, 20), st.data())
 def test_operations_keep_the_value(a: IndexExpr, b: IndexExpr, by: int, data: st.DataObject) -> None:
     at = {name: data.draw(st.integers(0, extent - 1)) for name, extent in COUNTERS.items()}

@@ -94,6 +94,7 @@ def test_values_lie_evenly_apart_along_each_physical_dimension_of_a_tile(
         assert len(np.unique(np.diff(offsets, axis=axis))) <= 1
 
 
+@pytest.mark.slow
 @given(tensors(), st.data())
 def test_a_tile_has_the_contiguity_and_alignment_it_claims(
     case: tuple[Layout, tuple[int, ...]], data: st.DataObject

@@ -12,7 +12,7 @@ from morello.ir.numbers import anywhere, numbered, partition
 rows = st.lists(st.tuples(st.integers(-2, 3), st.integers(0, 1), st.integers(0, 2**40)), min_size=1, max_size=20)
 
 
-@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("times", [1, pytest.param(100, marks=pytest.mark.slow)])
 @given(cells=rows)
 def test_cells_are_numbered_by_their_codes_in_order(times: int, cells: list[tuple[int, int, int]]) -> None:
     every = cells * times
@@ -22,7 +22,7 @@ def test_cells_are_numbered_by_their_codes_in_order(times: int, cells: list[tupl
     assert [distinct[number] for number in which] == [(one, 7, two, three) for one, two, three in every]
 
 
-@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("times", [1, pytest.param(100, marks=pytest.mark.slow)])
 @given(cells=rows)
 def test_groups_hold_every_cell_once(times: int, cells: list[tuple[int, int, int]]) -> None:
     every = cells * times

@@ -104,6 +104,7 @@ def test_answers_do_not_meet_in_a_database(targets: tuple[Target, Target], tmp_p
         assert (first, second) == (2, 4)
 
 
+@pytest.mark.slow
 def test_an_operation_counts_without_a_kernel(targets: tuple[Target, Target]) -> None:
     one, other = targets
     assert fingerprint(attrs.evolve(one, operations=other.operations)) != fingerprint(one)

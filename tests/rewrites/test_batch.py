@@ -34,7 +34,11 @@ SHAPES = {
 }
 #: Examples of pipeline rewrites, each operation once.
 PIPELINES = {str(one.example.op): one.example for one in STANDARD if issubclass(one, PipelineRewrite)}
-each_pipeline = pytest.mark.parametrize("example", PIPELINES.values(), ids=PIPELINES.keys())
+FAST = {"Softmax[dim=1]", "GroupedConv", "Mean[dim=1]"}
+each_pipeline = pytest.mark.parametrize(
+    "example",
+    [pytest.param(one, id=name, marks=() if name in FAST else pytest.mark.slow) for name, one in PIPELINES.items()],
+)
 
 
 def pick(value: Any, cell: int) -> Any:

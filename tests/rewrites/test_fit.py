@@ -211,7 +211,13 @@ def test_functions_that_give_no_number_of_registers(avx2: Target, field: dict[st
         goal.select("ReluRows")
 
 
-@pytest.mark.parametrize("text", ["Matmul(1×3×4×5, GL, GL, GL, serial)", "Move(6×7, GL, (f32, GL, col_major), serial)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Matmul(1×3×4×5, GL, GL, GL, serial)", marks=pytest.mark.slow),
+        "Move(6×7, GL, (f32, GL, col_major), serial)",
+    ],
+)
 def test_a_level_that_is_not_tracked_gives_the_same_optimum(avx2: Target, text: str) -> None:
     answers = set()
     for tracked in (True, False):

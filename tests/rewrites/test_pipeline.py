@@ -26,6 +26,7 @@ def test_new_tensors_are_held_from_their_first_use_to_their_last(
     assert lifetimes(args, 2) == held
 
 
+@pytest.mark.slow
 def test_a_mean_is_a_sum_that_is_scaled(prove) -> None:
     goal = morello.goal("Mean(3×4, L1, L1, serial)", target="x86_avx2").apply("to_sum to L1\nsynthesize").synthesize()
     prove(goal.impl, goal.target)

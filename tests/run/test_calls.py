@@ -194,6 +194,7 @@ def test_interleaved_operands_are_apart(make: Make) -> None:
             kernel(square[:2, :8], square[:2, 7:15])
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 4, st.booleans(), st.booleans()), min_size=1, max_size=30))
 def test_calls_with_any_strides_in_any_order(make: Make, calls: list[tuple[int, int, int, int, bool, bool]]) -> None:

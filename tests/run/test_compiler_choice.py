@@ -137,6 +137,7 @@ def test_a_requested_compiler_is_not_compared(times: Times, make: Make) -> None:
     assert times["timed"] == 0
 
 
+@pytest.mark.slow
 def test_real_times(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is faked."""
     monkeypatch.setenv("MORELLO_CC", "auto")

@@ -243,6 +243,7 @@ def test_spawned_processes_have_threads(tmp_path: Path) -> None:
     assert (run.stdout, run.returncode) == ("[True, True]\n", 0), run.stderr
 
 
+@pytest.mark.slow
 def test_a_call_inside_a_parallel_loop(way: str) -> None:
     """The caller's threads run a loop whose shares call a kernel with parallel loops."""
     inner = kernel("gcc", way)
@@ -265,6 +266,7 @@ def test_a_call_inside_a_parallel_loop(way: str) -> None:
     assert correct == [True] * 4
 
 
+@pytest.mark.slow
 def test_calls_at_the_same_time(way: str) -> None:
     """One has the team, the others do all the work themselves."""
     made = kernel("gcc", way)

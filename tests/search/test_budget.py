@@ -76,6 +76,7 @@ def test_concurrent_searches_equal_separate_ones(avx2: Target, monkeypatch: pyte
         assert alone == [*pool.map(lambda text: budgets(SearchSession(avx2), text, avx2), texts)]
 
 
+@pytest.mark.slow
 def test_a_memory_limit_leaves_a_program_with_a_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec = parse_spec(TEXTS[0], avx2)

@@ -104,7 +104,7 @@ def staged(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: In
         ("packing", "Matmul(1×2×2×3, MEM, C, MEM, serial)"),
         ("sharing", "Matmul(1×2×3×2, MEM, MEM, MEM)"),
         ("dear", "Matmul(1×2×3×2, MEM, MEM, MEM)"),
-        ("x86_avx2", "Softmax(2×3, (f32, GL), (f32, GL), serial)"),
+        pytest.param("x86_avx2", "Softmax(2×3, (f32, GL), (f32, GL), serial)", marks=pytest.mark.slow),
         ("x86_avx512", "Compose([Matmul, Matmul], [(1×3×2, GL), (1×2×2, GL), (1×2×3, GL), (1×2×2, GL)], serial)"),
     ],
 )

@@ -20,11 +20,16 @@ from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 from morello.testing.textbook import Textbook
 
+SLOW = pytest.mark.slow
 #: Targets, Specs and the costs of their cheapest programs.
 PROGRAMS = [
     # The result is rounded to bf16 in the end, by a copy of all five dimensions.
-    ("x86_avx2", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 67),
-    ("x86_avx512", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 39),
+    pytest.param(
+        "x86_avx2", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 67, marks=SLOW
+    ),
+    pytest.param(
+        "x86_avx512", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 39, marks=SLOW
+    ),
     ("x86_avx2", "(GroupedConv(1×2×1×1×1×1×1×1, (bf16, L1), (bf16, L1), (bf16, L1), serial), [12, 0, 64, 0, 0])", 142),
     # A target may have nothing to move operands with.
     ("reference_c", "Conv(1×1×2×4×1×1×1, GL, GL, GL, serial)", 8),

@@ -43,7 +43,7 @@ def costs(target: Target, spec: Spec, known: dict[Spec, list[int]]) -> list[int]
     "text",
     [
         pytest.param("(Matmul(1×2×2×2, MEM, MEM, MEM, serial), [16, 32, 1048576])", marks=pytest.mark.slow),
-        "(Matmul(1×1×4×2, MEM, MEM, MEM, serial), [32, 64, 1048576])",
+        pytest.param("(Matmul(1×1×4×2, MEM, MEM, MEM, serial), [32, 64, 1048576])", marks=pytest.mark.slow),
         "(Move(3×4, MEM, MEM, serial), [16, 64, 1048576])",
     ],
 )

@@ -24,7 +24,7 @@ from tools.fuzz.sweep import toy_plugin
 GOALS = (
     "Matmul(1×4×4×16, GL, GL, GL, serial)",
     "Matmul(1×2×4×16, (bf16, GL), (bf16, GL), (f32, GL), serial)",
-    "Conv(1×8×2×3×3×2×2, GL, GL, GL, serial)",
+    pytest.param("Conv(1×8×2×3×3×2×2, GL, GL, GL, serial)", marks=pytest.mark.slow),
 )
 
 

@@ -101,6 +101,7 @@ def test_changes_of_layout_do_not_seem_free(text: str, share: float) -> None:
     assert share * engine.core.costs(goal)[1] <= low <= engine.core.costs(goal)[1]
 
 
+@pytest.mark.slow
 def test_one_operand_at_a_time_gives_the_bound_of_all() -> None:
     """With all layouts at once the same bound took 63,683 abstract Specs."""
     engine, spec = made("x86_avx2", "Matmul(1×24×512×48, (f32, GL), (f32, GL), (f32, GL), serial)")
@@ -122,6 +123,7 @@ def has_layout_bounds(search: SearchSession) -> bool:
     return search._solver.engine.layouts is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine_after", [0, 1, 100, 10**9])
 def test_bounds_by_layout_are_made_only_where_the_proof_is_late(refine_after: int, avx2: Target) -> None:
     spec = parse_spec(TEXT, avx2)

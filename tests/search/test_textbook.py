@@ -352,6 +352,7 @@ def steps_of(impl: Impl) -> Iterator[object]:
             yield node.expansion.step
 
 
+@pytest.mark.slow
 def test_a_cheaper_kernel_of_a_third_party_changes_the_answer(target_named: TargetNamed) -> None:
     plugin = toy_plugin()
     fives = attrs.evolve(three_values(plugin), name="AddFives", shape=(1, 1, 1, Multiple(of=5)))

@@ -86,6 +86,7 @@ def test_wrong_kernels_are_found(changed: Change, name: str, emitted: str, found
     assert f"select {name}" in raised.value.message
 
 
+@pytest.mark.slow
 def test_calls_that_are_wrong_together_are_found(changed: Change) -> None:
     def emit(sites: Any) -> None:
         for site in sites[:-1]:  # One call is left out.

@@ -149,6 +149,7 @@ def test_tampered_certificates_are_refused(product: Certificate, tampered) -> No
         verify(tampered(product))
 
 
+@pytest.mark.slow
 def test_threads_share_the_work(avx2: Target) -> None:
     """The bound is at most that of one thread."""
     text = "Matmul(1×32×32×32, (f32, GL), (f32, GL), (f32, GL){})"

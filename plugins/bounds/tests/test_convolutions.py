@@ -59,6 +59,7 @@ def test_no_direct_one_is_below_the_bound(text: str) -> None:
     assert {one.moves(name, 1 << 30) for name in ALGORITHMS} <= {one.nest.compulsory, None}
 
 
+@pytest.mark.slow
 def test_more_memory_moves_no_more() -> None:
     one = layer("Conv(1×16×16×14×14×3×3, (f32, GL), (f32, GL), (f32, GL), serial)")
     for name in ("im2col", "winograd", "fft", "naive"):

@@ -101,6 +101,7 @@ def left_out(nest: Nest) -> list[tuple[tuple[int, ...], Fraction, list[Fraction]
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from([MATMUL, MTTKRP]), st.tuples(small, small, small, small))
 def test_tiles_are_those_of_small_loops_left_out(nest: Nest, sizes: tuple[Fraction, ...]) -> None:

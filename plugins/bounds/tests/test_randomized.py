@@ -86,6 +86,7 @@ def test_counters_are_no_part_of_proofs(avx2: Target) -> None:
         check(attrs.evolve(bound, resident=frozenset()))
 
 
+@pytest.mark.slow
 def test_no_program_costs_less_than_certified(avx2: Target) -> None:
     one = spec(avx2, 4, 8, 16)
     certified = certificate(one, avx2)

@@ -16,9 +16,13 @@ from morello.frontend.parser import parse_spec
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 
-pytest.importorskip("SALib")
 PRODUCT = "Matmul(1×{}×{}×{}, (f32, GL), (f32, GL), (f32, GL), serial)"
 TARGET = installed().target("x86_avx2", "base")
+
+
+@pytest.fixture(autouse=True)
+def needs_salib() -> None:
+    pytest.importorskip("SALib")
 
 
 def spec(m: int, k: int, n: int) -> Spec:

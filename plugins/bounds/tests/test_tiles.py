@@ -72,6 +72,7 @@ def test_tiles_of_convolutions_are_no_larger_than_real_ones() -> None:
     assert sum(largest_tile(pixel, 256).exponents) == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.tuples(*[st.integers(1, 5000)] * 3), st.sampled_from([256, 4096]))
 def test_tiles_have_as_many_points_as_the_dual_allows(sizes: tuple[int, ...], memory: int) -> None:
@@ -204,7 +205,7 @@ def test_regions_agree_with_the_program(regions: TileTable) -> None:
 @pytest.mark.parametrize(
     ("loops", "accesses", "regions"),
     [
-        ("bckwr", "In[b,c,w+r] F[k,c,r] Out[b,k,w]", 26),
+        pytest.param("bckwr", "In[b,c,w+r] F[k,c,r] Out[b,k,w]", 26, marks=pytest.mark.slow),
         # Positions of the filter as r = 2r' + u, for a stride of 2 ([Dinh2023] §4.2).
         pytest.param("bckwru", "In[b,c,w+r,u] F[k,c,r,u] Out[b,k,w]", 36, marks=pytest.mark.slow),
     ],

@@ -190,6 +190,7 @@ def test_segments_of_hong_and_kung() -> None:
     assert traffic(product(16, 16, 16), 32).bytes >= 16**3 / (2 * 32) ** 0.5 == 512
 
 
+SLOW = pytest.mark.slow
 PEBBLED = {
     "product 2×2×2": (parse_nest({"m": 2, "k": 2, "n": 2}, "A[m,k] B[k,n] C[m,n]"), (17, 14, 13, 12)),
     "pairs 3×3": (parse_nest({"i": 3, "j": 3}, "P[i] Q[j] F[i]"), (13, 11, 9, 9)),
@@ -200,7 +201,7 @@ PEBBLED = {
 }
 
 
-@pytest.mark.parametrize("name", PEBBLED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW if name == "pairs 4×3" else ()) for name in PEBBLED])
 def test_exact_pebblings(name: str) -> None:
     nest, least = PEBBLED[name]
     for memory, moves in zip((3, 4, 5, 6), least, strict=True):

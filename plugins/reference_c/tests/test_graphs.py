@@ -30,7 +30,7 @@ def compiled(goal: Goal, compiler: Compiler | None = None) -> Kernel:
     return Kernel.of(goal.impl, goal.target, program, compiler)
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", [2, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 1, 3, 5, 6))])
 def test_random_graphs_agree_with_the_meaning(target: Target, seed: int) -> None:
     rng = random.Random(seed)
     op, shape = random_compose(rng)
@@ -59,6 +59,7 @@ def test_all_intermediates_become_tensors_at_once(target: Target) -> None:
     assert len(goal.impl.children) == 3
 
 
+@pytest.mark.slow
 def test_pieces_may_be_cut_by_hand(target: Target) -> None:
     goal = Goal.of(parse_spec(LARGE, target), target).apply("bufferize to GL at [1]; subschedule [0] { synthesize }")
     kernel = compiled(goal.synthesize(db=False))

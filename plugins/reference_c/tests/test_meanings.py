@@ -81,6 +81,7 @@ def test_bf16_sums_round_once(make: Make) -> None:
     assert out.item() == 1000, "in bf16, 256 + 1 is 256"
 
 
+@pytest.mark.slow
 def test_every_bf16_becomes_the_same_float(make: Make, compiler: Compiler) -> None:
     bits = np.arange(2**16, dtype=np.uint16)
     values = make("Move", (2**16,), [BF16, F32], compiler=compiler)(bits)

@@ -299,6 +299,7 @@ def test_parallel_requests_keep_to_the_budget_exactly(serve: Callable[..., Serve
     assert most - one < spent <= most
 
 
+@pytest.mark.slow
 def test_unreported_usage_counts_in_full_and_refused_requests_do_not(serve: Callable[..., Server]) -> None:
     scripts: list[Any] = [
         (200, {}, b"<html>"),
@@ -333,7 +334,10 @@ def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal) -> Non
 HEAD = [b"HTTP/1.0 200 OK\r\n", b"Content-Type: application/json\r\n", b"\r\n"]
 
 
-@pytest.mark.parametrize("pieces", [[*HEAD, *[b" "] * 400], [*HEAD[:1], *[b"A: b\r\n"] * 90, *[b"A"] * 300]])
+@pytest.mark.parametrize(
+    "pieces",
+    [[*HEAD, *[b" "] * 400], pytest.param([*HEAD[:1], *[b"A: b\r\n"] * 90, *[b"A"] * 300], marks=pytest.mark.slow)],
+)
 def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server], pieces: list[bytes]) -> None:
     serve(lambda texts: pieces, timeout=0.2, retries=1)
     began = time.monotonic()
@@ -355,7 +359,7 @@ def test_answers_are_waited_for_as_long_as_there_is_time(
     assert time.monotonic() - began < 8
 
 
-@pytest.mark.parametrize("name", ["openai", "command"])
+@pytest.mark.parametrize("name", [pytest.param("openai", marks=pytest.mark.slow), "command"])
 def test_an_interrupt_does_not_wait_for_answers(
     serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -461,6 +465,7 @@ def test_no_header_is_sent_without_a_key(serve: Callable[..., Server], monkeypat
     assert "authorization" not in server.headers[0]
 
 
+@pytest.mark.slow
 def test_the_client_is_an_extra(serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch) -> None:
     serve(answering(GOOD))
     monkeypatch.setattr(sys.modules[OpenAIModel.__module__], "find_spec", lambda name: None)

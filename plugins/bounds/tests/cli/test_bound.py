@@ -12,6 +12,7 @@ from morello.cli.app import main
 SPEC = "spec one = Matmul(1×8×8×16, (f32, GL), (f32, GL), (f32, GL), serial)\n"
 
 
+@pytest.mark.slow
 def test_json_adds_up(cli, write):
     result = cli("bound", write(SPEC), "--json", "--check", "--no-db", "--profile", "base")
     assert result.exit_code == 0, result.stderr
@@ -38,6 +39,7 @@ def test_the_table_fits(cli, write, columns):
     assert "proven without a search" in result.stdout
 
 
+@pytest.mark.slow
 def test_one_level_with_its_proof(cli, write):
     text = "spec one = Matmul(1×32×32×32, (f32, GL), (f32, GL), (f32, GL), serial)\n"
     result = cli("bound", write(text), "--level", "VRF", "--explain", "--check", "--no-db", "--profile", "base")
@@ -86,7 +88,7 @@ LARGE = "spec one = Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), seria
 RANDOM = "spec one = RandMatmul(1×8×64×16, (u32, GL), (u32, GL), (f32, GL), (f32, GL), serial)\n"
 
 
-@pytest.fixture(scope="module", params=[LARGE, RANDOM], ids=["product", "random"])
+@pytest.fixture(scope="module", params=[LARGE, pytest.param(RANDOM, marks=pytest.mark.slow)], ids=["product", "random"])
 def printed(request, tmp_path_factory) -> tuple[str, str]:
     """A Spec file, and the proofs that are printed for it."""
     path = tmp_path_factory.mktemp("proofs") / "one.spec"

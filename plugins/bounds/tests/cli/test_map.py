@@ -54,6 +54,7 @@ def test_a_seed_gives_the_same_again(cli, write):
     assert again == first
 
 
+@pytest.mark.slow
 def test_times_are_measured_where_they_are_the_objective(cli, write, runnable):
     path = write(PLAIN, runnable)
     result = cli("map", path, "--mapper", "greedy", "--objective", "time", "--json", "--no-db")
@@ -118,6 +119,7 @@ def test_several_files_have_means(cli, write):
     assert search[:6] == ["search", "2", "1.00", "1.00", "–", "–"]
 
 
+@pytest.mark.slow
 def test_times_are_compared(cli, write, runnable):
     result = cli("map", write(PLAIN, runnable), "--mapper", "greedy", "--compare", "--no-db", "--json")
     assert result.exit_code == 0, result.stderr

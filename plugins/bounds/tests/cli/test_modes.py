@@ -27,10 +27,12 @@ def test_the_table_of_algorithms_agrees_with_json(cli, write):
             assert float(row[3 + at].replace(",", "")) == pytest.approx(one[name] / one["bound"], abs=0.006)
 
 
+@pytest.mark.slow
 def test_algorithms_that_do_not_apply_are_left_out(cli, write):
     assert "–" in cli(*algorithms(write(CONV.replace("padding=1", "stride=2")), "1KiB")).stdout
 
 
+@pytest.mark.slow
 def test_a_plot(cli, write, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "conv.svg"
@@ -60,6 +62,7 @@ def test_the_table_of_sensitivity_agrees_with_json(cli, write):
         assert float(shown[one["name"], one["kind"]][6]) == pytest.approx(100 * max(0, one["in_all"]), abs=0.51)
 
 
+@pytest.mark.slow
 def test_sensitivity_of_tiles(cli, write):
     pytest.importorskip("SALib")
     result = cli("bound", write(PRODUCT), "--of", "tiles", *SENSITIVITY)

@@ -22,8 +22,12 @@ from morello.errors import MorelloError
 from morello.rewrites.tile import Tile
 from morello.schedule import Schedule, Subschedule
 
-pytest.importorskip("sklearn")
 LIMITS = "[64, 512, 4096, 16384, 1048576]"
+
+
+@pytest.fixture(autouse=True)
+def needs_sklearn() -> None:
+    pytest.importorskip("sklearn")
 
 
 def product(m: int, k: int, n: int) -> Goal:
