@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,6 +17,7 @@ from morello.frontend.parser import parse_schedule
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
 from morello.ir.layout import Layout
+from morello.ir.program import Program
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -93,6 +95,25 @@ class Goal:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {cost_and_peak(self.impl).cost:,}"
         sizes = f" ({implied})" if (implied := self.spec.logical.implied) else ""
         return f"<Goal {self.name}: {self.plain.text(self.spec.logical)}{sizes} for {self.target.full_name}, {state}>"
+
+    def __str__(self) -> str:
+        return self.tree
+
+    @property
+    def tree(self) -> str:
+        """Return the program as text, one node per line: cost of a run, runs, share of the total cost.
+
+        Specs not implemented yet are holes; above them, costs are lower bounds.
+        """
+        from morello.report.tables import table_text
+        from morello.report.tree import program_tree, tree_table
+
+        return table_text(*tree_table(program_tree(self.impl, self.target), compact=True)).rstrip("\n")
+
+    @cached_property
+    def program(self) -> Program:
+        """Return the C of the program so far: holes are comments, and an `#error`. Raises EmitError."""
+        return self.target.emitter.emit(self.impl, self.target, self.name, self.signature)
 
     @property
     def plain(self) -> Signature:

@@ -15,6 +15,7 @@ import numpy as np
 
 from morello.api.goals import Goal
 from morello.build.toolchain import Compiler, is_auto
+from morello.codegen.interface import unfinished
 from morello.db.default import DatabaseLike, database
 from morello.ir.impl import CostAndPeak, Impl, cost_and_peak
 from morello.ir.limits import Limits
@@ -30,7 +31,7 @@ from morello.run.function import NativeFunction
 
 if TYPE_CHECKING:
     from morello.report.explanation import Explanation
-    from morello.report.tree import Branch, RunnerUps
+    from morello.report.tree import RunnerUps
     from morello.run.compiler_choice import CompilerChoice
     from morello.run.metrics import Reading
     from morello.run.timing import BenchReport
@@ -91,6 +92,8 @@ class Kernel:
         self.program = program
         self._compiler = compiler
         self._own = _ThreadCalls()
+        if error := unfinished(program.name, self.impl):
+            raise error
         check_parameters(program, self.spec, self.target)
 
     @classmethod
@@ -109,11 +112,12 @@ class Kernel:
 
     def _repr_html_(self) -> str:
         from morello.report.html import facts_html, table_html
-        from morello.report.tree import by_level, tree_table
+        from morello.report.tree import by_level, program_tree, tree_table
         from morello.report.words import memory
 
+        tree = program_tree(self.impl, self.target)
         facts = {**self.goal.facts, "schedule": "", "memory": memory(by_level(self.peak, self.target))}
-        return f"{facts_html(facts)}\n{table_html(*tree_table(self._tree, compact=True))}"
+        return f"{facts_html(facts)}\n{table_html(*tree_table(tree, compact=True))}"
 
     @property
     def impl(self) -> Impl:
@@ -148,12 +152,12 @@ class Kernel:
 
     @property
     def cost(self) -> int:
-        """Return the cost under the target's model. Raises SpecError for an unfinished implementation."""
+        """Return the cost under the target's model."""
         return self._totals.cost
 
     @property
     def peak(self) -> Limits:
-        """Return the peak memory in bytes per level, fastest first. Raises SpecError as `cost` does."""
+        """Return the peak memory in bytes per level, fastest first."""
         return self._totals.peak
 
     @property
@@ -296,19 +300,10 @@ class Kernel:
 
         return readings(self.function, self, seed)
 
-    @cached_property
-    def _tree(self) -> Branch:
-        from morello.report.tree import program_tree
-
-        return program_tree(self.impl, self.target)
-
     @property
     def tree(self) -> str:
         """Return the program as text, one node per line: cost of a run, runs, share of the total cost."""
-        from morello.report.tables import table_text
-        from morello.report.tree import tree_table
-
-        return table_text(*tree_table(self._tree, compact=True)).rstrip("\n")
+        return self.goal.tree
 
     def explain(
         self, runner_ups: int = 0, noise: float = 1.0, db: DatabaseLike = None, progress: Listener = None

@@ -36,7 +36,7 @@ def make_library(name: str, kernels: Sequence[Kernel]) -> CLibrary:
     several = len({kernel.target for kernel in kernels}) > 1
     variants: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
-        variants[_base_name(kernel, several)].append(kernel)
+        variants[_base_name(kernel.program.name, kernel.target, several)].append(kernel)
     functions = [CFunction.of(base, [(one.target, one.program) for one in ones]) for base, ones in variants.items()]
     return CLibrary(name, tuple(functions))
 
@@ -62,17 +62,17 @@ def build_library(
     return build_file(kind, units, headers, compiler, thread_flags(compiler, openmp) if parallel else ())
 
 
-def spec_file(kernels: Sequence[Kernel]) -> str:
-    """Return Spec files with the whole schedules of kernels, one for each target, as one text."""
-    by_target: dict[Target, list[Kernel]] = defaultdict(list)
-    for kernel in kernels:
-        by_target[kernel.target].append(kernel)
+def spec_file(goals: Sequence[Goal]) -> str:
+    """Return Spec files with the whole schedules of goals, one for each target, as one text."""
+    by_target: dict[Target, list[Goal]] = defaultdict(list)
+    for goal in goals:
+        by_target[goal.target].append(goal)
     several = len(by_target) > 1
     files = [
         SpecFile(
             target,
             tuple(
-                Declaration(_base_name(one, several), one.spec, schedule_of(one.impl), one.program.signature)
+                Declaration(_base_name(one.name, target, several), one.spec, schedule_of(one.impl), one.signature)
                 for one in ones
             ),
         )
@@ -81,6 +81,6 @@ def spec_file(kernels: Sequence[Kernel]) -> str:
     return show_file(*files)
 
 
-def _base_name(kernel: Kernel, several: bool) -> str:
-    """Return the name of a kernel without the target that `named_by_target` appended."""
-    return kernel.program.name.removesuffix(f"_{kernel.target.c_name}") if several else kernel.program.name
+def _base_name(name: str, target: Target, several: bool) -> str:
+    """Return a name without the target that `named_by_target` appended."""
+    return name.removesuffix(f"_{target.c_name}") if several else name

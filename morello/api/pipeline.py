@@ -119,8 +119,7 @@ def compile(
     start = goal_from(what, target, profile, cpu)
     done: Goal | None = installed().recorded_program(start, database(db), cc) if measured else None
     done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
-    program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
-    return Kernel(done, program, cc)
+    return Kernel(done, done.program, cc)
 
 
 def goal_from(

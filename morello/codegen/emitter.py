@@ -34,7 +34,7 @@ from morello.codegen.threads import SET_RUNNER
 from morello.codegen.writer import CWriter, Names, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, leaves
+from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part
 from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.layout import row_major
 from morello.ir.program import Parameter, Program
@@ -67,15 +67,8 @@ class CEmitter:
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
         """Return `impl` as a C function called `name`; `signature` gives names and order of its parameters.
 
-        Raises EmitError for an unfinished implementation.
+        Holes become comments, and the C has an `#error` that lists them.
         """
-        missing = [leaf.spec.logical.short() for leaf in leaves(impl)]
-        if missing:
-            raise EmitError(
-                f"{len(missing)} Specs are not implemented yet: {', '.join(missing[:3])}",
-                "finish the schedule, or end it with `synthesize`",
-            )
-        assert isinstance(impl, Node)
         check_name(name)
         plain = Signature.of(impl.spec.logical)
         emission = Emission(self, impl, target, name, plain)
@@ -108,7 +101,7 @@ class Emission:
     def __init__(
         self,
         emitter: CEmitter,
-        impl: Node,
+        impl: Impl,
         target: Target,
         name: str,
         signature: Signature,
@@ -257,7 +250,11 @@ class Emission:
 
     def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
         impl, views = through_views(impl, views)
-        assert isinstance(impl, Node)
+        if isinstance(impl, Leaf):
+            operands = KernelSite(impl.spec.logical, views, self).operands.values()
+            places = [f"{{{', '.join(one.vectors())}}}" if one.in_registers else one.pointer() for one in operands]
+            self.writer.line(f"/* hole: {impl.spec}({', '.join(places)}) */")
+            return
         expansion, logical = impl.expansion, impl.spec.logical
         comment = f"{logical.short()}: {expansion.step}"
         if isinstance(expansion, KernelCall):

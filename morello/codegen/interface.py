@@ -9,7 +9,8 @@ import attrs
 from morello.codegen.reserved import spelled
 from morello.codegen.threads import OWN_STORES, RUNTIME
 from morello.codegen.writer import Names
-from morello.ir.impl import Node, cost_and_peak
+from morello.errors import EmitError
+from morello.ir.impl import Impl, cost_and_peak, leaves
 from morello.ir.program import Parameter
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
@@ -134,8 +135,18 @@ def header(guard: str, about: str, declarations: str, before: Iterable[str] = ()
     return "\n".join([*rows, "", f"#endif /* {guard} */", ""])
 
 
+def unfinished(name: str, impl: Impl) -> EmitError | None:
+    """Return the error for compiling a program with holes; None if it has none."""
+    holes = [leaf.spec.logical.short() for leaf in leaves(impl)]
+    if not holes:
+        return None
+    count = f"{len(holes)} hole{'s' if len(holes) > 1 else ''}"
+    listed = ", ".join(holes[:3]) + (", ..." if len(holes) > 3 else "")
+    return EmitError(f"{name} has {count}: {listed}", "finish the schedule, or leave the rest to search: `synthesize`")
+
+
 def preamble(
-    impl: Node,
+    impl: Impl,
     target: Target,
     interface: Interface,
     macros: Mapping[str, str],
@@ -148,13 +159,15 @@ def preamble(
     `macros` test for CPU features that `flags` enable; `definitions` are types and functions.
     """
     top = f"{_banner(impl, target, interface, flags)}\n{requirements(interface.name, macros, flags)}"
+    if error := unfinished(interface.name, impl):
+        top += f'#error "{error.message}: {error.hint}"\n'
     before, runtime = ([OWN_STORES], [RUNTIME]) if interface.parallel else ([], [])
     included = "".join(f"#include <{header}>\n" for header in includes)
     return [top, *before, included, interface.declarations, *runtime, *(f"{text}\n" for text in definitions)]
 
 
-def _banner(impl: Node, target: Target, interface: Interface, flags: Sequence[str]) -> str:
-    totals = cost_and_peak(impl)
+def _banner(impl: Impl, target: Target, interface: Interface, flags: Sequence[str]) -> str:
+    totals, least = cost_and_peak(impl, partial=True), "at least " if [*leaves(impl)] else ""
     peaks = ", ".join(f"{level.name} {peak}" for level, peak in zip(target.levels, totals.peak, strict=True) if peak)
     implied = impl.spec.logical.implied
     rows = [
@@ -162,7 +175,7 @@ def _banner(impl: Node, target: Target, interface: Interface, flags: Sequence[st
         *([f"Sizes: {implied}."] if implied else []),
         interface.command(flags),
         "",
-        f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
+        f"Cost {least}{totals.cost}; memory in bytes: {f'{least}{peaks}' if peaks else 'none'}. Schedule:",
         *(f"    {row}" for row in lines(schedule_of(impl))),
     ]
     return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"

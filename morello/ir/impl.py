@@ -8,6 +8,7 @@ child runs, and the memory held meanwhile. One rule gives the cost and the peak 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import indent
 from typing import ClassVar, Protocol
 
 import attrs
@@ -117,9 +118,12 @@ class KernelCall(Expansion):
 
 @attrs.frozen
 class Leaf:
-    """A Spec that is not implemented yet."""
+    """A hole of a partial program: a Spec that is not implemented yet."""
 
     spec: Spec
+
+    def __str__(self) -> str:
+        return f"hole: {self.spec.logical.short()}"
 
 
 @attrs.frozen(cache_hash=True, eq=True)
@@ -130,6 +134,13 @@ class Node:
     expansion: Expansion = attrs.field(hash=False)
     children: tuple[Impl, ...]
     grids: tuple[LimitGrid, ...] = attrs.field(repr=False)
+
+    def __str__(self) -> str:
+        """Return the steps and holes, one a line, with children indented."""
+        lines = [str(self.expansion.step)]
+        for part, child in zip(self.expansion.parts, self.children, strict=True):
+            lines.append(indent(str(child) if part.role == "body" else f"{part.role}: {child}", "    "))
+        return "\n".join(lines)
 
 
 Impl = Leaf | Node
@@ -170,11 +181,16 @@ def expand(spec: Spec, expansion: Expansion, grids: Sequence[LimitGrid]) -> Node
     return Node(spec, expansion, leaves, tuple(grids))
 
 
-def cost_and_peak(impl: Impl) -> CostAndPeak:
-    """Return cost and peak memory. Raises SpecError for an unfinished implementation."""
+def cost_and_peak(impl: Impl, partial: bool = False) -> CostAndPeak:
+    """Return cost and peak memory. Raises SpecError for an unfinished implementation.
+
+    If `partial`, holes count as nothing, so that the result is the least that any program with these steps has.
+    """
     if isinstance(impl, Leaf):
+        if partial:
+            return CostAndPeak(0, (0,) * len(impl.spec.limits))
         raise SpecError("an unfinished implementation has no cost", "finish it: `synthesize`, or select kernels")
-    return combine(impl.expansion, [cost_and_peak(child) for child in impl.children], impl.grids)
+    return combine(impl.expansion, [cost_and_peak(child, partial) for child in impl.children], impl.grids)
 
 
 def leaves(impl: Impl) -> Iterator[Leaf]:

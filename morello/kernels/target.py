@@ -21,12 +21,12 @@ BASE = "base"
 
 
 class Emitter(Protocol):
-    """Turns a complete implementation into C; each target's plugin supplies one."""
+    """Turns an implementation into C; each target's plugin supplies one."""
 
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
         """Print `impl` as a C function called `name`, with these parameters for its operands if they are given.
 
-        Raises EmitError for an unfinished implementation.
+        Holes become comments, or raise EmitError.
         """
         ...
 

@@ -48,7 +48,8 @@ class Branch:
     `cost` is that of one run, `own` the node's part in it, `runs` the number of runs in a call, and `share` the
     percentage of its own cost in all runs of the program's cost; shares add up to 100. `holds` is the peak memory of
     the node itself, `peak` that with the nodes below. A `continued` loop contains only a loop over the same dimension.
-    `runner_ups` are the best other steps, if requested.
+    `runner_ups` are the best other steps, if requested. Holes, Specs without a program, cost and hold nothing, so that
+    the figures of nodes above are lower bounds.
     """
 
     step: str
@@ -72,6 +73,11 @@ class Branch:
         """Return the node's kernel or step, with its role."""
         role = "" if self.role == "body" else f"{self.role}: "
         return f"{role}{self.kernel or self.step}{' (view)' if self.view else ''}"
+
+    @property
+    def partial(self) -> bool:
+        """Return True for holes and the nodes above them."""
+        return self.kind == "hole" or any(child.partial for child in self.children)
 
     @property
     def runner_ups_below(self) -> int:
@@ -100,12 +106,13 @@ RunnerUps = Callable[[Impl], tuple[RunnerUp, ...] | None]
 
 
 def program_tree(impl: Impl, target: Target, others: RunnerUps | None = None) -> Branch:
-    """Return a finished program as data. Raises SpecError for an unfinished one."""
-    return _branch(impl, target, "body", 1, int(cost_and_peak(impl).cost), others or (lambda impl: None))
+    """Return a program as data."""
+    return _branch(impl, target, "body", 1, cost_and_peak(impl, partial=True).cost, others or (lambda impl: None))
 
 
 def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others: RunnerUps) -> Branch:
-    assert not isinstance(impl, Leaf)
+    if isinstance(impl, Leaf):
+        return _hole(impl, target, role, runs)
     expansion = impl.expansion
     children = tuple(
         _branch(child, target, part.role, runs * int(part.times), total, others)
@@ -124,7 +131,7 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         cost=int(total_figures.cost),
         own=int(expansion.cost),
         runs=runs,
-        share=100 * int(expansion.cost) * runs / total,
+        share=100 * int(expansion.cost) * runs / (total or 1),
         holds=by_level(_held(expansion.needs, expansion.parts), target),
         peak=by_level(total_figures.peak, target),
         continued=isinstance(expansion, Loop)
@@ -133,6 +140,26 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         and goes_on(expansion.parts[0], impl.children[0]),
         children=children,
         runner_ups=others(impl),
+    )
+
+
+def _hole(leaf: Leaf, target: Target, role: str, runs: int) -> Branch:
+    nothing = by_level(target.nothing(), target)
+    return Branch(
+        step=str(leaf),
+        kind="hole",
+        kernel=None,
+        view=False,
+        role=role,
+        spec=leaf.spec.logical.short(),
+        cost=0,
+        own=0,
+        runs=runs,
+        share=0,
+        holds=nothing,
+        peak=nothing,
+        continued=False,
+        children=(),
     )
 
 
@@ -149,7 +176,8 @@ def by_level(amounts: Limits, target: Target) -> dict[str, int]:
 def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], list[Row]]:
     """Return a program with a node a line. Directly nested loops over one dimension share a line without runner-ups.
 
-    `compact` leaves out the columns on Specs and memory.
+    `compact` leaves out the columns on Specs and memory. Above holes, cost and peak are lower bounds, with `≥`, and no
+    share is known.
     """
     columns = [Column("program"), *(Column(name, number=True) for name in ("cost", "runs", "share"))]
     if not compact:
@@ -158,9 +186,12 @@ def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], li
     for guides, rest, branch, last in _lines(root):
         label = branch.label + (until(branch.step, last.step) if last is not branch else "")
         program = Text.assemble((guides, "dim"), (label, "bold" if branch.kernel else ""))
-        share = f"{branch.share:.1f} %" if branch.own else "–"
-        details = () if compact else (branch.spec, memory(branch.holds), memory(branch.peak))
-        rows.append((program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details))
+        least = "≥ " if branch.partial else ""
+        cost = "–" if branch.kind == "hole" else f"{least}{branch.cost:,}"
+        share = f"{branch.share:.1f} %" if branch.own and not root.partial else "–"
+        peak = f"{least if any(branch.peak.values()) else ''}{memory(branch.peak)}"
+        details = () if compact else (branch.spec, memory(branch.holds), peak)
+        rows.append((program, cost, f"{branch.runs:,}", share, *details))
         for one in branch.runner_ups or ():
             cells = (f"{rest}  or {one.step}", one.cost_text, "", "", *(() if compact else (one.more_text, "", "")))
             rows.append([Text(cell, "dim") for cell in cells])

@@ -127,6 +127,23 @@ def test_target_option_overrides_the_file(cli, write):
     assert "in plain loops" in cli("compile", write(), "--target", "reference_c").stdout
 
 
+def test_without_a_search_programs_have_holes(cli, write, tmp_path):
+    path = write("spec one = Matmul(1×4×4×4, L1, L1, L1)\nschedule one { to_accum; synthesize }\n")
+    tree = cli("compile", path, "--no-search", "--emit", "impl")
+    assert (tree.exit_code, tree.stderr) == (0, "")
+    assert "hole: MatmulAccum(1×4×4×4, L1, L1, L1)" in tree.stdout
+    assert "/* hole: (MatmulAccum(1×4×4×4, " in cli("compile", path, "--no-search").stdout
+    assert "synthesize" not in cli("compile", path, "--no-search", "--emit", "schedule").stdout
+    for output in (["-o", str(tmp_path / "one.so")], ["-d", str(tmp_path / "lib")]):
+        refused = cli("compile", path, "--no-search", *output)
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith(
+            "error: one has 2 holes: FillZero(1×4×4, L1), MatmulAccum(1×4×4×4, L1, L1, L1)"
+        )
+        assert "`synthesize`" in refused.stderr
+    assert "hole" not in cli("compile", path).stdout
+
+
 def test_no_compiler_is_needed_for_c(cli, write):
     assert cli("compile", write(), MORELLO_CC="no-such-compiler").exit_code == 0
     result = cli("compile", write(), "--emit", "so", "-o", write(name="x.so"), MORELLO_CC="no-such-compiler")

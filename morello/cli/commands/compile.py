@@ -17,27 +17,27 @@ from morello.errors import MorelloError
 from morello.progress import Spinner
 
 
-def _trees(kernels: Sequence[api.Kernel]) -> str:
+def _trees(goals: Sequence[api.Goal]) -> str:
     # Slow to import, and rarely needed here.
     from morello.report.tables import table_text
     from morello.report.tree import program_tree, tree_table
     from morello.report.words import cost_words
 
     shown = []
-    for kernel in kernels:
-        tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
-        cost = cost_words(kernel.cost, kernel.target)
-        implied = kernel.spec.logical.implied
+    for goal in goals:
+        tree = program_tree(goal.impl, goal.target)
+        cost = f"{'at least ' if tree.partial else ''}{cost_words(tree.cost, goal.target)}"
+        implied = goal.spec.logical.implied
         sizes = f"; {implied}" if implied else ""
-        shown.append(f"{kernel.program.name} for {kernel.target.full_name}: cost {cost}{sizes}\n{tree}")
+        shown.append(f"{goal.name} for {goal.target.full_name}: cost {cost}{sizes}\n{table_text(*tree_table(tree))}")
     return "\n".join(shown)
 
 
-_TEXTS: dict[str, Callable[[Sequence[api.Kernel]], str]] = {
-    "c": lambda kernels: kernels[0].source,
-    "header": lambda kernels: kernels[0].header,
+_TEXTS: dict[str, Callable[[Sequence[api.Goal]], str]] = {
+    "c": lambda goals: goals[0].program.source,
+    "header": lambda goals: goals[0].program.header,
     "impl": _trees,
-    "schedule": lambda kernels: api.spec_file(kernels),
+    "schedule": lambda goals: api.spec_file(goals),
 }
 _BUILT = ("o", "a", "so", "s")
 #: Outputs of several Specs, libraries, and outputs for several targets.
@@ -49,12 +49,13 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
 
 @attrs.frozen
 class OutputOptions:
-    """Options of the command: a file or the folder of a library, the kind of output, and parallel searches."""
+    """Options of the command: a file or the folder of a library, the kind of output, and what to search."""
 
     output: str | None
     directory: str | None
     emit: str | None
     openmp: bool
+    no_search: bool
     jobs: int
 
 
@@ -82,6 +83,11 @@ class OutputOptions:
     "  [default: library with -d, else what OUT ends in says (.c, .h, .spec, .o, .a, .so, .s), else c]",
 )
 @click.option("--openmp", is_flag=True, help="Build parallel loops with OpenMP in place of threads of their own.")
+@click.option(
+    "--no-search",
+    is_flag=True,
+    help="Leave Specs that the schedule leaves to search open: they are holes in the C source and the tree.",
+)
 @measured_option
 @cc_option
 @click.option(
@@ -108,21 +114,28 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
         raise click.UsageError("--openmp is for files that are built; compile C with -fopenmp", ctx)
     if emit in _BUILT:
         api.find_compiler(search.cc)  # fail before the search
-    found = api.synthesize_all(api.named_by_target(goals), search.db, search.budget, options.jobs)
-    made = [make(goal, search) for goal in found]
-    kernels = [one.kernel for one in made]
-    for goal, one in zip(goals, made, strict=True):
-        if not one.proven:
-            click.echo(f"{goal.name}: {one.proof}", err=True)
+    done = api.named_by_target(goals) if options.no_search else _searched(goals, search, options.jobs)
+    if emit in _TEXTS and not (emit == "header" and len(done) > 1):
+        _write(output, emit, _TEXTS[emit](done), done)
+        return
+    kernels = [api.Kernel(goal, goal.program, search.cc) for goal in done]
     if directory:
         for path, text in api.make_library(name, kernels).files.items():
             write_file(Path(directory, path), text.encode())
     elif emit in _BUILT:
         _build(emit, name, kernels, search, options)
-    elif emit == "header" and len(kernels) > 1:
-        _write(output, emit, api.make_library(name, kernels).header, kernels)
     else:
-        _write(output, emit, _TEXTS[emit](kernels), kernels)
+        _write(output, emit, api.make_library(name, kernels).header, done)
+
+
+def _searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int) -> list[api.Goal]:
+    """Return the goals with their programs."""
+    found = api.synthesize_all(api.named_by_target(goals), search.db, search.budget, jobs)
+    made = [make(goal, search) for goal in found]
+    for goal, one in zip(goals, made, strict=True):
+        if not one.proven:
+            click.echo(f"{goal.name}: {one.proof}", err=True)
+    return [one.kernel.goal for one in made]
 
 
 def _build(kind: str, name: str, kernels: Sequence[api.Kernel], search: SearchOptions, options: OutputOptions) -> None:
@@ -166,15 +179,15 @@ def _check_goals(emit: str, library: str, goals: Sequence[api.Goal]) -> None:
         api.check_names(library, {name: [one.c_name for one in targets] for name in names})
 
 
-def _write(output: str | None, emit: str, text: str, kernels: Sequence[api.Kernel]) -> None:
+def _write(output: str | None, emit: str, text: str, goals: Sequence[api.Goal]) -> None:
     """Print a text, or write it; C gets its header in the same folder."""
     if output is None:
         click.echo(text.encode(), nl=False)
         return
     header = _beside(output) if emit == "c" else None
     if header:
-        write_file(header, kernels[0].header.encode())
-        text = kernels[0].program.including(Path(header).name)
+        write_file(header, goals[0].program.header.encode())
+        text = goals[0].program.including(Path(header).name)
     write_file(output, text.encode())
 
 
