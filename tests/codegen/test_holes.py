@@ -106,6 +106,7 @@ def test_a_goal_without_steps_is_a_hole() -> None:
     assert str(goal().impl) == "hole: Matmul(1×4×4×4, GL, L1, L1)"
 
 
+@pytest.mark.slow
 def test_a_program_with_holes_is_no_kernel() -> None:
     partial = goal(steps="tile [1, 2, 2]")
     message = r"kernel has 1 hole: Matmul\(1×2×4×2, GL, L1, L1\)"
