@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -17,11 +18,11 @@ from morello.errors import MorelloError
 MAX_FILE_BYTES = 64 * 2**20
 #: The most bytes of a file that is read line by line; a line has at most those of a file.
 MAX_LINES_BYTES = 2**30
-_MOST_DIGITS, _MOST_DEPTH = 100, 50
+_MOST_DIGITS, _MOST_DEPTH, _MOST_TOML = 100, 50, 1 << 20
 _TOO_DEEP = f"it is nested deeper than {_MOST_DEPTH} levels"
 
 
-def read_file(path: str | Path, remedy: str | None = None) -> str:
+def read_file(path: str | Path | Traversable, remedy: str | None = None) -> str:
     """Return the text of a file, `-` being standard input.
 
     Raises MorelloError if it is not readable, too large, or not UTF-8; `remedy` is the hint for the last two.
@@ -57,11 +58,12 @@ def read_lines(path: str | Path, remedy: str) -> Iterator[str]:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
+def _opened(path: str | Path | Traversable) -> Iterator[IO[bytes]]:
     hint = "give the path of a file that you may read"
     try:
+        source = Path(path) if isinstance(path, str) else path
         # Leave standard input open.
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else source.open("rb") as file:
             yield file
     except OSError as error:
         raise MorelloError(f"cannot read {path}: {error.strerror or error}", hint) from error
@@ -92,11 +94,16 @@ def parse_json(text: str) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the values of a TOML text. Raises ValueError for other texts, also for those nested too deeply."""
+    """Return the values of a TOML text. Raises ValueError for other texts, and for large or deep ones."""
+    if len(text) > _MOST_TOML:
+        raise ValueError(f"it has more than {_MOST_TOML >> 10} KiB")
+    # The work grows with the square of the parts of a key.
+    if any(line.count(".") >= _MOST_DEPTH for line in text.splitlines()):
+        raise ValueError(_TOO_DEEP)
     try:
         return tomllib.loads(text)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
 
 
 def _int(text: str) -> int:

@@ -94,6 +94,16 @@ def test_lines(tmp_path):
         _ = [*read_lines("none", "")]
 
 
-def test_toml_beyond_its_limits():
-    with pytest.raises(ValueError, match="nested too deeply"):
-        parse_toml(f"a = {'[' * 100_000}")
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (f"a = {'[' * 100_000}", "nested deeper than 50"),
+        (f"{'a.' * 100_000}a = 1", "nested deeper than 50"),
+        (f"[{'a.' * 100_000}a]", "nested deeper than 50"),
+        (f"a = {'9' * 10_000}", "limit"),
+        ("#" * 2_000_000, "more than 1024 KiB"),
+    ],
+)
+def test_toml_beyond_its_limits(text, rule):
+    with pytest.raises(ValueError, match=rule):
+        parse_toml(text)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
+import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NoReturn, Protocol, cast
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 import attrs
 
@@ -15,7 +17,8 @@ from morello.errors import MorelloError
 from morello.kernels.machine import MemoryLevel, Tables, Weights
 from morello.kernels.target import BASE, Target
 from morello.plugins import rules
-from morello.plugins.rules import is_integer, rows_rule
+from morello.plugins.rules import in_range, rows_rule
+from morello.untrusted import parse_toml, read_file
 
 #: The threads of a profile that stands for all machines with a CPU: as many as there are CPUs.
 ALL_CPUS = "cpus"
@@ -33,10 +36,8 @@ class ProfileError(MorelloError):
     """A profile that breaks a rule, or one that there is not."""
 
 
-class ProfileFile(Protocol):
-    """A file with a profile, on disk or in a package: a `pathlib.Path` or what `importlib.resources` gives."""
-
-    def read_text(self, encoding: str | None = None) -> str: ...
+#: A file with a profile, on disk or in a package.
+ProfileFile: TypeAlias = Path | Traversable
 
 
 @attrs.frozen(kw_only=True)
@@ -61,15 +62,16 @@ class Profile:
 
     def __attrs_post_init__(self) -> None:
         for key in ("name", "target", "description"):
-            if not isinstance(getattr(self, key), str):
-                self.broken(key, "a text", f'write {key} = "..."')
+            if not isinstance(text := getattr(self, key), str) or not text.isprintable():
+                self.broken(key, "a line of text", f'write {key} = "..."')
         if not re.fullmatch(r"[\w.-]+", self.name) or self.name == BASE or self.name.endswith(".toml"):
             rule = f"a word of letters, digits, `-`, `_` and `.`, not {BASE} and not with .toml at its end"
             self.broken("name", rule, "rename the profile")
         if not isinstance(self.cpus, tuple) or not all(isinstance(one, str) for one in self.cpus):
             self.broken("cpus", "a list of names", 'write cpus = ["zen5"], names as archspec has them')
-        if self.mhz is not None and (not is_integer(self.mhz) or self.mhz < 1):
-            self.broken("mhz", f"an integer of at least 1, not {self.mhz!r}", "write the megahertz of a core, or none")
+        if self.mhz is not None and not in_range(self.mhz, 1):
+            rule = f"an integer from 1 to 2^31, not {reprlib.repr(self.mhz)}"
+            self.broken("mhz", rule, "write the megahertz of a core, or none")
         self._check_levels()
         self._check_weights()
         self._check_tables()
@@ -80,8 +82,9 @@ class Profile:
                 key = f"levels.{level}.{name}"
                 if name not in MEASURED:
                     self.broken(key, f"one of {', '.join(MEASURED)}", "remove it")
-                if not is_integer(value) or value < 0:
-                    self.broken(key, f"an integer that is not negative, not {value!r}", "correct the number")
+                most = 62 if name == "capacity" else 31
+                if not in_range(value, 0, 1 << most):
+                    self.broken(key, f"an integer from 0 to 2^{most}, not {reprlib.repr(value)}", "correct the number")
 
     def _check_weights(self) -> None:
         for name, value in self._mapping("weights", self.weights).items():
@@ -89,9 +92,11 @@ class Profile:
                 self.broken(f"weights.{name}", f"one of {', '.join(_WEIGHTS)}", "remove it")
             if name == "threads" and value == ALL_CPUS:
                 continue
-            if not is_integer(value) or value < (name == "threads"):
-                least = f'at least 1, or "{ALL_CPUS}"' if name == "threads" else "at least 0"
-                self.broken(f"weights.{name}", f"an integer of {least}, not {value!r}", "correct the number")
+            least = int(name == "threads")
+            if not in_range(value, least):
+                other = f', or "{ALL_CPUS}"' if least else ""
+                rule = f"an integer from {least} to 2^31{other}, not {reprlib.repr(value)}"
+                self.broken(f"weights.{name}", rule, "correct the number")
 
     def _check_tables(self) -> None:
         for name, rows in self._mapping("tables", self.tables).items():
@@ -130,8 +135,8 @@ class Profile:
 def parsed(text: str, place: str) -> Profile:
     """Read a profile. Raises ProfileError, which names place and key."""
     try:
-        settings = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        settings = parse_toml(text)
+    except ValueError as error:
         raise ProfileError(
             f"{place}: not valid TOML: {error}", "`morello calibrate -o FILE` writes a profile"
         ) from error
@@ -152,12 +157,11 @@ def parsed(text: str, place: str) -> Profile:
 def read_profile(file: ProfileFile) -> Profile:
     """Read a file with a profile. Raises ProfileError for one that cannot be read, or breaks a rule."""
     try:
-        return parsed(file.read_text(encoding="utf-8"), str(file))
-    except OSError as error:
-        hint = "give the path of a profile; `morello targets NAME` lists those that have names"
-        raise ProfileError(f"cannot read the profile {file}: {error.strerror or error}", hint) from error
-    except UnicodeDecodeError as error:
-        raise ProfileError(f"{file} is not UTF-8 text", "`morello calibrate -o FILE` writes a profile") from error
+        return parsed(read_file(file, "`morello calibrate -o FILE` writes a profile"), str(file))
+    except ProfileError:
+        raise
+    except MorelloError as error:
+        raise ProfileError(error.message, error.hint) from error
 
 
 def applied(profile: Profile, base: Target) -> Target:

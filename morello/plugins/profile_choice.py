@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ import attrs
 from morello.kernels.target import BASE
 from morello.paths import config_file
 from morello.plugins.profile import Profile, ProfileError, read_profile
+from morello.untrusted import parse_toml
 
 #: A profile, its name, or the path of its file.
 ProfileLike: TypeAlias = Profile | str | os.PathLike[str]
@@ -114,7 +114,7 @@ def _configured() -> dict[str, str | Path]:
     """Return the profiles of the user's configuration by target. Relative paths start at its folder."""
     file = config_file()
     try:
-        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        settings = parse_toml(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -69,8 +69,8 @@ def rows_rule(rows: object) -> str | None:
     """Return the requirement that the rows of a table break, worded to follow "must be"."""
     if not isinstance(rows, tuple) or not rows or not all(isinstance(row, tuple) and row for row in rows):
         return "a list of rows, which are lists of integers"
-    if not all(is_integer(value) for row in rows for value in row):
-        return "rows of integers"
+    if not all(in_range(value, -1 << 31) for row in rows for value in row):
+        return "rows of integers from -2^31 to 2^31"
     if len({len(row) for row in rows}) > 1:
         return "rows with equally many integers"
     return None
@@ -247,3 +247,8 @@ def _is_size(size: object) -> bool:
 def is_integer(value: object) -> bool:
     """Return True for an integer other than a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def in_range(value: object, least: int, most: int = 1 << 31) -> bool:
+    """Return True for an integer other than a bool, from `least` to `most`."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -70,7 +70,7 @@ def test_profiles_that_do_not_fit(
     other = cli("check", file, "--target", "x86_avx512", "--profile", profile)
     refused(other, f"{profile}: target must be x86_avx512, for which it is used")
     solve = ("precompute", file, "--up-to", "2", "--db", str(tmp_path / "solved.db"), "--profile")
-    refused(cli(*solve, "none.toml"), "cannot read the profile none.toml")
+    refused(cli(*solve, "none.toml"), "cannot read none.toml")
     refused(cli("targets", MORELLO_PROFILE="fast"), "error: unknown profile 'fast' (MORELLO_PROFILE)")
 
 

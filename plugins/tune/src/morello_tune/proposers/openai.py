@@ -7,7 +7,6 @@ import json
 import math
 import os
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ import attrs
 
 from morello.errors import MorelloError
 from morello.paths import config_file
+from morello.untrusted import parse_toml
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
 from morello_tune.proposers.language import LanguageModel, LanguageSession, Spent, Unanswered
 
@@ -82,7 +82,7 @@ def settings(model: str = "") -> OpenAISettings:
     given: dict[str, Any] = {}
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
-            given = tomllib.loads(path.read_text(encoding="utf-8"))
+            given = parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         rule = f"cannot read {path}: {type(error).__name__}"
         raise MorelloError(rule, "it is TOML, such as model = 'NAME'") from None
