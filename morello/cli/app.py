@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from morello.cli import streams
 from morello.commands import GROUPS, Command, plugin_commands
-from morello.errors import MorelloError, MorelloWarning
+from morello.errors import MorelloError, MorelloWarning, suggestion
 from morello.interrupt import INTERRUPTED, raised
 
 #: Distributions that bring a command which the core lacks, by the command's name.
@@ -74,12 +75,18 @@ class CommandGroup(click.Group):
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run the program. For an unexpected exception, print the path of its report."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
         try:
-            return super().main(*args, **extra)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
-            raise
+            sys.exit(super().main(*args, standalone_mode=False, **extra))
+        except click.UsageError as error:
+            click.echo(_usage_message(error), err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("interrupted", err=True)  # at a question
+            sys.exit(INTERRUPTED)
         except OSError as error:
             _print_error(error)  # help that cannot be written
             sys.exit(1)
@@ -128,13 +135,32 @@ def _warnings() -> Iterator[None]:
         yield
 
 
+def _usage_message(error: click.UsageError) -> str:
+    """Return the message for a wrong command line, in the form of MorelloError."""
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        return error.message
+    unknown = re.match(r"No such (command|option)\W+?([\w-]+)", error.message)
+    text = (error.message if unknown else error.format_message()).rstrip(".")
+    hint = f"`{error.ctx.command_path if error.ctx else 'morello COMMAND'} --help` lists "
+    if unknown and error.ctx:
+        command, hint = error.ctx.command, f"{hint}the {unknown[1]}s"
+        if unknown[1] == "command" and isinstance(command, click.Group):
+            names = command.list_commands(error.ctx)
+        else:
+            names = [name for one in command.get_params(error.ctx) for name in one.opts]
+        hint = suggestion(unknown[2], names, hint)
+    else:
+        hint += "arguments and options"
+    return f"error: {MorelloError(text[:1].lower() + text[1:], hint)}"
+
+
 def _print_error(error: OSError) -> None:
     streams.abandon(error)
     place = f"{error.filename}: " if error.filename else ""
     click.echo(f"error: {place}{error.strerror or error}", err=True)
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("morello", cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="morello", message="%(prog)s %(version)s")
 def main() -> None:
     """Turn tensor operations into the provably cheapest C program of a target.

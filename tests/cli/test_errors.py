@@ -61,12 +61,29 @@ def test_limits_too_small(cli, refused, write, command):
     refused(cli(command, path), "error: small: no implementation exists for Matmul", "hint:")
 
 
-def test_unknown_command(cli, refused):
-    refused(cli("comiple"), "No such command 'comiple'", code=2)
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ("complie", "no such command 'complie'", "did you mean 'compile'? `morello --help` lists the commands"),
+        ("db stat", "no such command 'stat'", "did you mean 'stats'? `morello db --help` lists the commands"),
+        ("run --sead 1", "no such option '--sead'", "did you mean '--seed'? `morello run --help` lists the options"),
+        ("run", "missing argument 'FILE'", "`morello run --help` lists arguments and options"),
+        ("run --seed", "option '--seed' requires an argument", "`morello COMMAND --help` lists arguments and options"),
+        ("compile a.spec -o b.c -d c", "-o and -d exclude each other", "`morello compile --help` lists"),
+    ],
+)
+def test_errors_of_the_command_line_look_like_others(cli, refused, write, monkeypatch, arguments, message, hint):
+    monkeypatch.chdir(Path(write(name="a.spec")).parent)
+    result = cli(*arguments.split())
+    refused(result, hint, code=2)
+    assert result.stderr.startswith(f"error: {message}")
+    assert result.stderr.count("\n") == 2
 
 
-def test_unknown_option(cli, refused, write):
-    refused(cli("compile", write(), "--emits", "c"), "No such option", code=2)
+def test_a_command_without_arguments_shows_its_help(cli):
+    result = cli()
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: morello [OPTIONS] COMMAND")
 
 
 @pytest.mark.parametrize("command", ["run", "check", "bench"])
