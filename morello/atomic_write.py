@@ -7,8 +7,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from morello.errors import MorelloError
@@ -71,18 +71,29 @@ def check_writable(path: str, source: str) -> None:
 
 def write_file(path: str | Path, data: bytes) -> None:
     """Replace `path` atomically; write to devices and pipes directly. Raises MorelloError on failure."""
-    place = Path(os.path.realpath(path))
-    try:
-        if _is_special(place):
-            place.write_bytes(data)
-            return
-        with staging_path(place) as aside:
-            aside.write_bytes(data)
-            os.replace(aside, place)
-    except OSError as error:
-        raise MorelloError(
-            f"cannot write {path}: {error.strerror or error}", "free some space, or choose another path"
-        ) from error
+    write_files({path: data})
+
+
+def write_files(files: Mapping[str | Path, bytes]) -> None:
+    """Replace files as `write_file` does, after all of them are staged: a full disk replaces none."""
+    path: str | Path = ""
+    with ExitStack() as stack:
+        try:
+            staged = dict[str | Path, Path]()
+            for path, data in files.items():
+                place = Path(os.path.realpath(path))
+                if _is_special(place):
+                    place.write_bytes(data)
+                    continue
+                aside = stack.enter_context(staging_path(place))
+                aside.write_bytes(data)
+                staged[path] = aside
+            for path in staged:
+                os.replace(staged[path], os.path.realpath(path))
+        except OSError as error:
+            raise MorelloError(
+                f"cannot write {path}: {error.strerror or error}", "free some space, or choose another path"
+            ) from error
 
 
 def _is_special(place: Path) -> bool:

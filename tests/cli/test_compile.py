@@ -1,11 +1,15 @@
 """`morello compile`: every kind of output, and replay of the schedule."""
 
+import os
+import resource
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from morello.build.toolchain import find_compiler
+from tools.faults.disks import in_child
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -43,6 +47,33 @@ def test_every_kind_of_text(cli, write, tmp_path, emit, words):
 def test_the_suffix_determines_the_output(cli, write, tmp_path, name, words):
     assert cli("compile", write(), "-o", str(tmp_path / name)).exit_code == 0
     assert words in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_an_unknown_suffix_is_refused(cli, refused, write, tmp_path):
+    out = tmp_path / "x.xyz"
+    refused(cli("compile", write(), "-o", str(out)), "unknown suffix '.xyz'", ".c, .h, .spec, .o, .a, .so, .s", code=2)
+    assert cli("compile", write(), "-o", str(out), "--emit", "impl").exit_code == 0
+
+
+def test_names_that_are_not_utf_8(cli, write, tmp_path):
+    out = os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.c")
+    assert cli("compile", write(), "-o", out).exit_code == 0
+    assert b'#include "caf\xe9.h"\n' in Path(out).read_bytes()
+
+
+def test_a_library_is_written_whole_or_not_at_all(cli, write, tmp_path):
+    path, library = write(target="reference_c"), tmp_path / "lib"
+    assert cli("compile", path, "-d", str(library)).exit_code == 0
+    most = max(one.stat().st_size for one in library.iterdir())
+    shutil.rmtree(library)
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most - 1, most - 1))
+        result = cli("compile", path, "-d", str(library))
+        assert "error: cannot write" in result.stderr
+
+    assert in_child(limited) == ""
+    assert not library.exists()
 
 
 def test_shared_object_and_header_link_into_a_program(cli, write, tmp_path):

@@ -56,7 +56,7 @@ def test_programs_of_convolutions_show_the_image(cli, write, tmp_path):
     )
     sizes = "operation 1, Conv: image 1×1×4×4, padding [1, 1, 0, 0]\n"
     assert f"\n{sizes}" in cli("explain", graph, MORELLO_DB=db).stdout
-    assert f"; {sizes}" in cli("compile", graph, "--emit", "impl", MORELLO_DB=db).stdout
+    assert f"\n{sizes}program" in cli("compile", graph, "--emit", "impl", MORELLO_DB=db).stdout
     plain = write("spec plain = Conv(1×1×1×2×2×3×3, GL, GL, GL)", target="reference_c")
     assert "\nimage 1×1×4×4\n" in cli("explain", plain).stdout
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -10,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from morello import api
-from morello.atomic_write import check_writable, write_file
+from morello.atomic_write import check_writable, write_file, write_files
 from morello.cli.common import PATH, SearchOptions, as_group, cc_option, measured_option, with_goals_for_targets
 from morello.cli.kernels import make, print_compiler
 from morello.errors import MorelloError
@@ -27,9 +29,8 @@ def _trees(goals: Sequence[api.Goal]) -> str:
     for goal in goals:
         tree = program_tree(goal.impl, goal.target)
         cost = f"{'at least ' if tree.partial else ''}{cost_words(tree.cost, goal.target)}"
-        implied = goal.spec.logical.implied
-        sizes = f"; {implied}" if implied else ""
-        shown.append(f"{goal.name} for {goal.target.full_name}: cost {cost}{sizes}\n{table_text(*tree_table(tree))}")
+        sizes = f"{implied}\n" if (implied := goal.spec.logical.implied) else ""
+        shown.append(f"{goal.name} for {goal.target.full_name}: cost {cost}\n{sizes}{table_text(*tree_table(tree))}")
     return "\n".join(shown)
 
 
@@ -44,7 +45,7 @@ _BUILT = ("o", "a", "so", "s")
 _FOR_MANY = ("impl", "schedule", "header", "library", "o", "a", "so")
 _LIBRARIES = ("header", "library", "o", "a", "so")
 _FOR_TARGETS = ("schedule", *_LIBRARIES)
-_BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kind for kind in _BUILT}}
+_BY_SUFFIX = {"": "c", ".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kind for kind in _BUILT}}
 
 
 @attrs.frozen
@@ -107,7 +108,7 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
     """
     file, output = ctx.params["file"], None if options.output == "-" else options.output
     directory, name = options.directory, api.library_name(file)
-    emit = options.emit or ("library" if directory else _BY_SUFFIX.get(Path(output or "").suffix, "c"))
+    emit = options.emit or ("library" if directory else _kind(output, ctx))
     _check_places(ctx, emit, output, directory)
     _check_goals(emit, name, goals)
     if options.openmp and emit not in _BUILT:
@@ -120,8 +121,9 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
         return
     kernels = [api.Kernel(goal, goal.program, search.cc) for goal in done]
     if directory:
-        for path, text in api.make_library(name, kernels).files.items():
-            write_file(Path(directory, path), text.encode())
+        write_files(
+            {Path(directory, path): text.encode() for path, text in api.make_library(name, kernels).files.items()}
+        )
     elif emit in _BUILT:
         _build(emit, name, kernels, search, options)
     else:
@@ -146,6 +148,15 @@ def _build(kind: str, name: str, kernels: Sequence[api.Kernel], search: SearchOp
         write_file(options.output or "", api.build_library(kind, name, kernels, search.cc, options.openmp))
 
 
+def _kind(output: str | None, ctx: click.Context) -> str:
+    """Return the kind of output that a suffix names."""
+    suffix = Path(output or "").suffix
+    if suffix not in _BY_SUFFIX:
+        known = ", ".join(filter(None, _BY_SUFFIX))
+        raise click.UsageError(f"-o {output}: unknown suffix {suffix!r}: use {known}, or --emit", ctx)
+    return _BY_SUFFIX[suffix]
+
+
 def _check_places(ctx: click.Context, emit: str, output: str | None, directory: str | None) -> None:
     """Raise an error for outputs that cannot be written."""
     if (emit == "library") != bool(directory):
@@ -155,6 +166,8 @@ def _check_places(ctx: click.Context, emit: str, output: str | None, directory: 
     if emit in _BUILT and output is None:
         raise click.UsageError(f"--emit {emit} needs -o OUT: it is not for reading", ctx)
     if directory:
+        if not Path(directory).exists():
+            ctx.call_on_close(partial(_remove_if_empty, directory))
         try:
             Path(directory).mkdir(exist_ok=True)
         except OSError as error:
@@ -164,6 +177,11 @@ def _check_places(ctx: click.Context, emit: str, output: str | None, directory: 
     if output is not None:
         for path in (output, *([_beside(output)] if emit == "c" and _beside(output) else [])):
             check_writable(path, ctx.params["file"])
+
+
+def _remove_if_empty(directory: str) -> None:
+    with suppress(OSError):
+        Path(directory).rmdir()
 
 
 def _check_goals(emit: str, library: str, goals: Sequence[api.Goal]) -> None:
@@ -184,11 +202,12 @@ def _write(output: str | None, emit: str, text: str, goals: Sequence[api.Goal]) 
     if output is None:
         click.echo(text.encode(), nl=False)
         return
-    header = _beside(output) if emit == "c" else None
-    if header:
-        write_file(header, goals[0].program.header.encode())
+    files = dict[str | Path, bytes]()
+    if header := _beside(output) if emit == "c" else None:
+        files[header] = goals[0].program.header.encode()
         text = goals[0].program.including(Path(header).name)
-    write_file(output, text.encode())
+    # Names of files need not be UTF-8.
+    write_files({**files, output: text.encode(errors="surrogateescape")})
 
 
 def _beside(output: str) -> str:

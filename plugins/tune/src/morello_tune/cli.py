@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from morello.api.goals import Goal
-from morello.atomic_write import check_writable, write_file
+from morello.atomic_write import check_writable, write_files
 from morello.cli.common import PATH, SearchOptions, cc_option, json_option, print_json, threads_option, with_goals
 from morello.cli.kernels import named_after, print_sizes
 from morello.errors import MorelloError
@@ -171,8 +171,7 @@ def command(
         with named_after(goal), TuneDisplay(goal.name) as display:
             done = Tuner(goal, options, search.db, display).run()
         if output and source:
-            write_file(output, done.spec_file.encode())
-            write_file(source, done.kernel.source.encode())
+            write_files({output: done.spec_file.encode(), source: done.kernel.source.encode()})
         if as_json:
             rows.append(as_dict(done))
         else:
