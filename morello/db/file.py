@@ -47,13 +47,15 @@ _SCHEMA = (
 ) WITHOUT ROWID""",
 )
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+#: Errors of files that can be read only: those of files without permissions, then those of full disks.
 _UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
+_UNWRITABLE |= {"SQLITE_FULL", "SQLITE_IOERR_SHMOPEN", "SQLITE_IOERR_SHMSIZE"}
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_FORMAT", "SQLITE_TOOBIG", "SQLITE_NOTADB")
 _REMEDIES = {
     "SQLITE_NOTADB": "give the path of a Morello database, or of a file that does not exist yet",
     "SQLITE_FULL": "free some space on the disk, or give another path",
     "SQLITE_BUSY": f"another process has been writing to it for {PATIENCE} seconds; try again later",
-    "SQLITE_READONLY": "nothing can be stored there: make the file and its folder writable",
+    "SQLITE_READONLY": "nothing can be stored there: make the file and its folder writable, or free some space",
     "SQLITE_IOERR": "the disk fails or is full; give another path",
 }
 
@@ -80,6 +82,8 @@ class DatabaseFile:
         self._inherited: list[sqlite3.Connection] = []
         self._opened = itertools.count(1)
         with self.messages():
+            if self.path.is_dir():
+                raise MorelloError(f"database {path or repr(path)} is a directory", "name a file in it")
             _ = self.connection
 
     @property

@@ -9,6 +9,7 @@ import errno
 import os
 import random
 import re
+import resource
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +30,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "whole.db"
     pieces.make(path, 3)
     return path
+
+
+def test_a_database_on_a_full_disk_answers(whole: Path) -> None:
+    def use() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        disks.answers(whole)
+
+    assert disks.in_child(use) == ""
 
 
 @pytest.fixture

@@ -91,13 +91,19 @@ def other_database(path: Path) -> None:
     [
         (lambda path: path.write_bytes(b"no database at all, but long enough to look at" * 50), "not a database"),
         (other_database, "not a Morello database"),
-        (lambda path: path.mkdir(), "unable to open"),
+        (lambda path: path.mkdir(), "is a directory"),
     ],
 )
 def test_files_that_are_no_database(make, message: str, tmp_path: Path) -> None:
     path = tmp_path / "solved.db"
     make(path)
     with pytest.raises(MorelloError, match=message):
+        SpecStore(path)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_paths_without_a_name(path: str) -> None:
+    with pytest.raises(MorelloError, match="is a directory"):
         SpecStore(path)
 
 

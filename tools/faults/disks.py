@@ -53,6 +53,11 @@ def goes_on(path: Path) -> None:
     store.close()
 
 
+def answers(path: Path) -> None:
+    """See that a database answers."""
+    require(look(SpecStore(path), 0) == "all", "a piece is lost")
+
+
 def file_limit(path: Path) -> str:
     """Store until no file may grow any more; return the message."""
 
@@ -79,6 +84,8 @@ def full_disk(folder: Path) -> str | None:
         unmade = in_child(lambda: SpecStore(folder / "new.db").close())
         require("full" in unmade, unmade)
         require(not list(folder.glob("*new.db*")), "something is left of a database that could not be made")
+        unread = in_child(lambda: answers(folder / "full.db"))
+        require(not unread, unread)
         (folder / "rest").unlink()
         subprocess.run(["mount", "-o", "remount,size=8m", str(folder)], check=True)
         goes_on(folder / "full.db")
