@@ -88,7 +88,7 @@ class MorelloWarning(UserWarning):
 
 
 class NotSaved(MorelloWarning):
-    """A database that cannot be used, or an answer that was found and could not be stored in it."""
+    """A database or cache that cannot be used, or an answer that could not be stored in it."""
 
 
 class SetAside(MorelloWarning):

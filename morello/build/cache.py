@@ -8,14 +8,16 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
 
 from morello.atomic_write import staging_path
-from morello.errors import ToolchainError
+from morello.errors import NotSaved, ToolchainError
 from morello.paths import make_private, user_folder
 
 #: The default size limit in bytes, and the file of the limit set by the user.
@@ -47,18 +49,26 @@ _ABANDONED = 86_400.0
 def cache_directory() -> Path:
     """Return the directory of built libraries, created if it is missing: MORELLO_CACHE_DIR, or the user's cache.
 
-    Libraries in it are loaded into this process, so no other user may write to it or replace it. Raises ToolchainError
-    otherwise.
+    One in the folder for temporary files replaces a directory that cannot be made, with a NotSaved warning. Libraries
+    in it are loaded into this process, so no other user may write to it or replace it. Raises ToolchainError otherwise.
     """
-    # Resolve links before the check, so that the directory checked is the one used.
-    folder = Path(os.path.realpath(user_folder()))
+    folder = user_folder()
     try:
-        make_private(folder)
-        found = [(one, one.stat()) for one in (folder, *folder.parents)]
+        return _private(folder)
     except OSError as error:
-        raise unusable(folder, f"cannot be made: {error.strerror or error}") from error
-    for place, status in found:
-        _check_private(folder, place, status)
+        other = Path(tempfile.gettempdir(), f"morello-{os.geteuid()}")
+        fault = unusable(folder, f"cannot be made: {error.strerror or error}")
+        warnings.warn(f"going on with the cache directory {other}: {fault}", NotSaved, stacklevel=2)
+        return _private(other)
+
+
+def _private(folder: Path) -> Path:
+    """Make a directory that no other user can write to or replace. Raises OSError, and ToolchainError if one can."""
+    # Resolve links before the check, so that the directory checked is the one used.
+    folder = Path(os.path.realpath(folder))
+    make_private(folder)
+    for place in (folder, *folder.parents):
+        _check_private(folder, place, place.stat())
     return folder
 
 
@@ -90,10 +100,10 @@ def size_limit() -> int:
     if not text:
         file = user_folder() / _LIMIT_FILE
         place, hint = str(file), "`morello cache limit SIZE` sets it"
+        if not os.path.exists(file):
+            return _DEFAULT_LIMIT
         try:
             text = file.read_text(encoding="utf-8", errors="replace").strip()
-        except (FileNotFoundError, NotADirectoryError):
-            return _DEFAULT_LIMIT
         except OSError as error:
             raise ToolchainError(f"{place} cannot be read: {error.strerror or error}", hint) from error
     size = parse_size(text)
@@ -104,8 +114,9 @@ def size_limit() -> int:
 
 def limit_cache(size: int) -> None:
     """Set the size limit of the cache in bytes, and evict entries above it. Raises ToolchainError."""
-    folder = cache_directory()
+    folder = user_folder()
     try:
+        folder = _private(folder)
         with staging_path(folder / _LIMIT_FILE) as aside:
             aside.write_text(f"{size}\n", encoding="utf-8")
             os.replace(aside, folder / _LIMIT_FILE)

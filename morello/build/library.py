@@ -22,12 +22,11 @@ from morello.codegen.library import CFile
 from morello.errors import ToolchainError
 
 
-def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, timeout: float | None = None) -> Path:
+def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> Path:
     """Return the path of a shared object built from `sources` (file name to text); files named *.c are units.
 
     The cache holds it if the same sources were built before with the same flags and compiler. Several processes may
-    build at once. `timeout` is in seconds, by default MORELLO_CC_TIMEOUT, or 120. Raises ToolchainError if the compiler
-    fails or times out, or if the cache directory cannot be used.
+    build at once. Raises ToolchainError if the compiler fails or times out, or if the cache directory cannot be used.
     """
     size_limit()  # report a wrong setting before the build
     folder, key = cache_directory(), cache_key(sources, flags, compiler)
@@ -35,8 +34,7 @@ def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, 
         return found
     with build_folder(sources) as temporary:
         rest = ["-o", "library.so", *(name for name in sources if name.endswith(".c")), "-lm"]
-        seconds = timeout_seconds() if timeout is None else timeout
-        _compile(temporary, sources, (*BASE_FLAGS, *flags), rest, compiler, seconds, "library.so")
+        _compile(temporary, sources, (*BASE_FLAGS, *flags), rest, compiler, timeout_seconds(), "library.so")
         return store(folder, key, temporary / "library.so")
 
 
@@ -60,7 +58,7 @@ def build_file(
             whole = f"whole.{kind}"
             joined = {
                 "o": [*command, "-r", "-nostdlib", "-o", whole, *made],
-                "a": [*_archiver(compiler), "rcsD", whole, *made],
+                "a": [*_archiver(compiler, folder), "rcsD", whole, *made],
                 "so": [*command, "-shared", "-o", whole, *made, "-lm", *threads],
             }
             _invoke(joined[kind], folder, compiler, timeout, whole)
@@ -165,12 +163,8 @@ def _store_failed(folder: Path) -> str:
     return f"the C is stored in {kept / units[0].name if len(units) == 1 else kept}"
 
 
-def _archiver(compiler: Compiler) -> list[str]:
+def _archiver(compiler: Compiler, folder: Path) -> list[str]:
     """Return the command that makes archives from the compiler's objects."""
     if "ziglang" in compiler.command:
         return [*compiler.command[:-1], "ar"]
-    try:
-        found = run([*compiler.command, "-print-prog-name=ar"], timeout_seconds())
-    except OSError as error:
-        raise ToolchainError(f"{compiler.name} cannot be started: {error}", CHOOSE_HINT) from error
-    return [found.out.strip() or "ar"]
+    return [_run([*compiler.command, "-print-prog-name=ar"], folder, compiler, timeout_seconds()).out.strip() or "ar"]

@@ -57,9 +57,9 @@ class Compiler:
         return f"{self.name} ({self.version})"
 
 
-def timeout_seconds() -> float:
-    """Return the time limit of a compiler in seconds: MORELLO_CC_TIMEOUT, or 120. Raises ToolchainError."""
-    text = os.environ.get("MORELLO_CC_TIMEOUT")
+def timeout_seconds(variable: str = "MORELLO_CC_TIMEOUT") -> float:
+    """Return the seconds in an environment variable, or 120: by default those of a compiler. Raises ToolchainError."""
+    text = os.environ.get(variable)
     if not text:
         return _DEFAULT_TIMEOUT
     try:
@@ -70,8 +70,8 @@ def timeout_seconds() -> float:
         return seconds
     fault = f"more than {_LONGEST_TIMEOUT:,.0f}" if seconds > 0 else "not more than 0"
     raise ToolchainError(
-        f"MORELLO_CC_TIMEOUT is {text!r}, which is {'not a number' if math.isnan(seconds) else fault}",
-        "set it to the seconds that a compiler may take, such as 300",
+        f"{variable} is {text!r}, which is {'not a number' if math.isnan(seconds) else fault}",
+        "set it to a number of seconds, such as 300",
     )
 
 

@@ -18,7 +18,7 @@ from morello.api.kernel import Kernel
 from morello.build.cache import cache_directory, contents, limit_cache, size_limit
 from morello.build.library import build
 from morello.build.toolchain import find_compiler
-from morello.errors import ToolchainError
+from morello.errors import NotSaved, ToolchainError
 
 ONE = {"one.c": "int one(void) { return 1; }\n"}
 Make = Callable[..., Kernel]
@@ -31,13 +31,19 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_directory_replaces_one_that_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "cache"
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(folder))
-    with pytest.raises(ToolchainError, match=re.escape(str(folder))) as caught:
-        build(ONE, (), find_compiler())
-    assert "MORELLO_CACHE_DIR" in str(caught.value)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.warns(NotSaved, match=f"{re.escape(str(folder))} cannot be made.*\n.*MORELLO_CACHE_DIR"):
+        library = build(ONE, (), find_compiler())
+    assert library.parent == tmp_path / f"morello-{os.geteuid()}"
+    assert library.parent.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(ToolchainError, match=re.escape(str(folder))):
+        limit_cache(1 << 20)
 
 
 def test_directory_that_cannot_be_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from morello.build.library import build
+from morello.build.library import build, build_file
 from morello.build.toolchain import Compiler, find_compiler
+from morello.codegen.library import CFile
 from morello.errors import ToolchainError
 
 ONE = {"one.c": '#include "one.h"\nint one(void) { return ONE; }\n', "one.h": "#define ONE 1\nint one(void);\n"}
@@ -72,11 +74,19 @@ def test_long_errors_are_cut(cache: Path, script: Callable[[str], str]) -> None:
 
 def test_a_compiler_that_hangs(cache: Path, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = Compiler((script("sleep 60"),), "fake", "1")
-    with pytest.raises(ToolchainError, match=r"stopped after 0\.2 s.*one\.c"):
-        build(ONE, (), compiler, timeout=0.2)
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.3")
-    with pytest.raises(ToolchainError, match=r"stopped after 0\.3 s"):
+    with pytest.raises(ToolchainError, match=r"stopped after 0\.3 s.*one\.c"):
         build(ONE, (), compiler)
+
+
+def test_a_compiler_that_hangs_instead_of_naming_its_archiver(
+    cache: Path, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "2")
+    cc = shlex.join(find_compiler().command)
+    compiler = Compiler((script(f"case $1 in -print*) sleep 60;; esac\nexec {cc} $@"),), "slow", "1")
+    with pytest.raises(ToolchainError, match=r"slow was stopped after 2 s[^$]*MORELLO_CC_TIMEOUT"):
+        build_file("a", {"one.c": CFile(ONE["one.c"], ())}, {"one.h": ONE["one.h"]}, compiler)
 
 
 def test_a_compiler_that_is_gone(cache: Path) -> None:

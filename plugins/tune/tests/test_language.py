@@ -438,6 +438,14 @@ def test_a_command_answers_too(slow: Goal, monkeypatch: pytest.MonkeyPatch, tmp_
             tune(slow, name="command")
 
 
+@pytest.mark.parametrize("seconds", ["soon", "0", "nan"])
+def test_a_wrong_time_limit_of_a_command(seconds: str, slow: Goal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "cat")
+    monkeypatch.setenv("MORELLO_TUNE_TIMEOUT", seconds)
+    with pytest.raises(MorelloError, match=f"MORELLO_TUNE_TIMEOUT is '{seconds}'"):
+        tune(slow, name="command")
+
+
 @pytest.mark.slow
 def test_an_ensemble_divides_requests(serve: Callable[..., Server], slow: Goal) -> None:
     server = serve(answering(GOOD))

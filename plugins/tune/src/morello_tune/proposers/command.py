@@ -13,13 +13,14 @@ from typing import Any
 
 import attrs
 
+from morello.build.toolchain import timeout_seconds
 from morello.errors import MorelloError
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
 from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
 
 #: The environment variables with the command and its seconds; characters of answers, and of errors, that are read.
 VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
-_SECONDS, _LARGEST, _SHOWN = 120.0, 1 << 20, 300
+_LARGEST, _SHOWN = 1 << 20, 300
 
 
 @attrs.define
@@ -27,7 +28,7 @@ class CommandModel(LanguageModel):
     """Runs a command for each prompt: the conversation on its standard input, the answer on its standard output."""
 
     command: Sequence[str]
-    seconds: float = _SECONDS
+    seconds: float
     _runs: int = attrs.field(default=0, init=False)
 
     def facts(self) -> Mapping[str, Any]:
@@ -62,10 +63,9 @@ class CommandModel(LanguageModel):
 
 
 def _start(task: TuningTask) -> ProposerSession:
-    given = os.environ.get(VARIABLE, "")
+    given, seconds = os.environ.get(VARIABLE, ""), timeout_seconds(TIMEOUT)
     try:
         command = shlex.split(given)
-        seconds = float(os.environ.get(TIMEOUT) or _SECONDS)
     except ValueError as error:
         raise MorelloError(f"{VARIABLE} is {given!r}: {error}", "write it as a shell takes it") from error
     if not command:
