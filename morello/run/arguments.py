@@ -65,11 +65,13 @@ class Argument:
         self._check_strides(shaped)
         shift = shaped.ctypes.data % self.alignment
         if shift:
+            # Values themselves are always aligned.
+            level_asks = self.alignment > form.dtype.bytes
             raise self._fault(
                 f"an array that starts at a multiple of {self.alignment} bytes",
                 f"one at {shift} bytes past such a multiple",
-                f"copy it into morello.empty(kernel.spec.operands[{self.operand}]), "
-                "or compile the Spec for an unaligned (ua) operand",
+                f"copy it into morello.empty(kernel.spec.operands[{self.operand}])"
+                + ", or compile the Spec for an unaligned (ua) operand" * level_asks,
             )
         if self.writes and not shaped.flags.writeable:
             hint = "pass a copy: array.copy()" if library == "numpy" else "leave it out, or pass an array of numpy"

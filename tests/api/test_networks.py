@@ -72,6 +72,13 @@ def test_conv2d(data: st.DataObject, parameters: tuple[Any, Any, Any, int], give
     np.testing.assert_array_equal(made, expected)
 
 
+@pytest.mark.parametrize(("stride", "padding"), [(20, 5), ((20, 1), (5, 0)), (14, 5)])
+def test_filters_that_reach_padding_alone(stride: Any, padding: Any) -> None:
+    x, w = values(1, 1, 2, 2), values(1, 1, 2, 2, seed=1)
+    made = morello.conv2d(x, w, stride=stride, padding=padding, **PLAIN)
+    np.testing.assert_array_equal(made, convolved(x, w, stride, padding, 1, 1))
+
+
 @pytest.mark.slow
 def test_layer_norm(runs: None) -> None:
     x, gamma, beta = values(2, 4, seed=1), values(4, seed=2), values(4, seed=3)

@@ -158,8 +158,10 @@ def test_alignment_of_the_level(make: Make, target: Target) -> None:
     assert kernel(source).tolist() == [7] * 8
     shifted = np.empty(24, np.float32)
     start = (-shifted.ctypes.data % 64) // 4 + 4
-    with pytest.raises(ArgumentError, match="multiple of 32 bytes, got one at 16 bytes"):
+    with pytest.raises(ArgumentError, match=r"multiple of 32 bytes, got one at 16 bytes.*\n.*unaligned \(ua\)"):
         kernel(shifted[start : start + 8])
+    with pytest.raises(ArgumentError, match=r"multiple of 4 bytes.*\n.*operands\[0\]\)$"):
+        make("Move", (8,))(misaligned((8,)))
 
 
 def test_errors_for_bf16_list_valid_types(make: Make) -> None:

@@ -271,7 +271,7 @@ def _compile_call(
     for view in (*(view for _, view in planned.inputs), output):
         if view.copied and not settings.copy:
             raise view.copied
-    if any(0 in view.shape for view in views):
+    if any(0 in view.shape for view in (*views, *(view for _, view in planned.inputs))):
         return EmptyCall(planned.shape, output.dtype.numpy)
     with _lock:
         if key in _calls:

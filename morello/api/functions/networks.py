@@ -103,7 +103,7 @@ def plan_conv2d(
         )
     # As in other frameworks, the last rows and columns that no filter reaches are ignored.
     ends = [step * (n - 1) + r - pad for step, n, r, pad in zip(strides, sizes, reach, pads, strict=True)]
-    x = x.parted((slice(None), slice(None), *(slice(min(end, n)) for end, n in zip(ends, image, strict=True))))
+    x = x.parted((slice(None), slice(None), *(slice(max(0, min(end, n))) for end, n in zip(ends, image, strict=True))))
     after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
     y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
     shape, made, kind = (b, filters, channels, *sizes, *size), y, Conv
