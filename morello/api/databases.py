@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.kernels.target import Target
 from morello.paths import make_private
 from morello.plugins.registry import installed
+from morello.untrusted import read_lines
 
 
 def open_database(file: str, *, new: bool = False) -> SpecStore:
@@ -99,21 +101,23 @@ def drop_measured(store: SpecStore) -> int:
     return measured.drop(store.file)
 
 
-def read_source(source: str, lines: Iterable[str] = ()) -> Iterable[AnswerTable]:
-    """Return the tables of a database or an exported one, by path; of the text `lines` for `-`. Raises MorelloError."""
-    if source == "-":
-        return import_lines(lines, "standard input")
-    with open(source, "rb") as stream:
-        start = stream.read(15)
-    if source == "default" or start == b"SQLite format 3":
+def read_source(source: str) -> Iterable[AnswerTable]:
+    """Return the tables of a database or an exported one, by path; `-` is standard input. Raises MorelloError."""
+    if source == "default" or _is_sqlite(Path(source)):
         store = open_database(source)
         store.file.check()
         return store.tables()
-    try:
-        text = Path(source).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise MorelloError(f"{source} is not text in UTF-8", "give a file that `morello db export` wrote") from error
-    return import_lines(text.splitlines(), source)
+    lines = read_lines(source, "give a file that `morello db export` wrote, or the database itself")
+    return import_lines(lines, "standard input" if source == "-" else source)
+
+
+def _is_sqlite(path: Path) -> bool:
+    with suppress(OSError):
+        # A pipe can be read only once.
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(15) == b"SQLite format 3"
+    return False
 
 
 def outdated(store: SpecStore) -> tuple[list[Summary], list[Summary]]:

@@ -18,6 +18,7 @@ from morello.db.file import FORMAT
 from morello.db.store import SpecStore
 from morello.db.tables import AnswerTable, FingerprintedTarget, checked, rank_of
 from morello.errors import MorelloError, SpecError
+from morello.untrusted import parse_json
 
 _HEADER = "morello database"
 
@@ -62,9 +63,11 @@ def import_lines(lines: Iterable[str], name: str) -> Iterator[AnswerTable]:
     rows: list[dict[str, Any]] = []
     try:
         for number, line in enumerate(lines, 1):
-            fields = json.loads(line)
+            fields = parse_json(line)
+            if not isinstance(fields, dict):
+                raise ValueError("a line is a JSON object")
             if number == 1:
-                if not isinstance(fields, dict) or fields.get(_HEADER) != FORMAT:
+                if fields.get(_HEADER) != FORMAT:
                     raise ValueError(f"not an exported database of format {FORMAT}")
             elif "fingerprint" in fields or "table" in fields:
                 if owner and labels is not None and rows:
@@ -85,7 +88,7 @@ def import_lines(lines: Iterable[str], name: str) -> Iterator[AnswerTable]:
         if owner and labels is not None and rows:
             yield _table(owner, labels, rows)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, SpecError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        what = f"no {error}" if isinstance(error, KeyError) else getattr(error, "message", str(error))
         raise MorelloError(f"{name}:{max(1, number)}: {what}", "give a file that `morello db export` wrote") from error
 
 
@@ -94,7 +97,9 @@ _OWNER = ("fingerprint", "target", "levels")
 
 def _table(owner: FingerprintedTarget, labels: str, rows: list[dict[str, Any]]) -> AnswerTable:
     """Return the table of rectangles. Raises ValueError and others for rectangles that are not valid."""
-    sizes, limits = (np.array([row[name] for row in rows], dtype=np.int64) for name in ("sizes", "limits"))
+    sizes, limits = (np.array([row[name] for row in rows]) for name in ("sizes", "limits"))
+    if {sizes.dtype, limits.dtype} != {np.dtype(np.int64)}:
+        raise ValueError("sizes and limits are integers below 2^63")
     if sizes.shape[1:] != (rank_of(labels), 2) or limits.shape[1:] != (len(owner.grids), 2):
         raise ValueError("a rectangle has a range for each size of its table and for each level")
     if (sizes < 1).any():
@@ -107,7 +112,7 @@ def _table(owner: FingerprintedTarget, labels: str, rows: list[dict[str, Any]]) 
     if costs.shape != (len(rows), 2):
         raise ValueError("a cost is a fraction such as 7/2")
     texts = [row.get("step") for row in rows]
-    steps = list(dict.fromkeys(text for text in texts if text is not None))
+    steps = {text: at for at, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
     marks = [row.get("unverified", False) for row in rows]
     if not all(isinstance(one, str) for one in steps) or not {*map(type, marks)} <= {bool}:
         raise ValueError("a step is a text, and `unverified` is true or false")
@@ -118,11 +123,11 @@ def _table(owner: FingerprintedTarget, labels: str, rows: list[dict[str, Any]]) 
         np.array([AnswerKind[row["kind"].upper()] for row in rows], dtype=np.int8),
         costs[:, 0],
         costs[:, 1],
-        np.array([-1 if text is None else steps.index(text) for text in texts], dtype=np.int64),
+        np.array([-1 if text is None else steps[text] for text in texts], dtype=np.int64),
         np.array(marks, dtype=np.bool_),
         np.full(len(rows), True),
     )
-    return checked(AnswerTable(owner, labels, steps, boxes))
+    return checked(AnswerTable(owner, labels, [*steps], boxes))
 
 
 def import_tables(into: SpecStore, tables: Iterable[AnswerTable], *, trust: bool = False) -> None:

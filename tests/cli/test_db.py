@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sqlite3
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from morello.cli.app import main
 from morello.db.answers import AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
@@ -144,6 +148,17 @@ def test_export_and_import(cli, solved, tmp_path):
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
+def test_import_of_a_pipe_and_of_standard_input(cli, solved, tmp_path):
+    text = cli("db", "export", solved).stdout
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit((tmp_path / "pipe").write_text, text, "utf-8")
+        assert cli("db", "import", "--trust", str(tmp_path / "a.db"), str(tmp_path / "pipe")).output == ""
+        written.result()
+    CliRunner(catch_exceptions=False).invoke(main, ["db", "import", "--trust", str(tmp_path / "b.db")], input=text)
+    assert [cli("db", "export", str(tmp_path / name)).stdout for name in ("a.db", "b.db")] == [text, text]
+
+
 HEAD = '{"morello database": 9}'
 PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:64/4/16 L1:32768/64/8"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
@@ -155,7 +170,13 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
     [
         ([], ":1: no text"),
         (["{}"], ":1: not an exported database"),
-        (["[]"], ":1: not an exported database"),
+        (["[]"], ":1: a line is a JSON object"),
+        (["[" * 10**5], ":1: it is nested deeper than 50 levels"),
+        ([HEAD, PRINT.replace('"t"', '"\u2028"'), TABLE, BOX], ":4: a text is not one line"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 8.5]")], ":4: sizes and limits are integers"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[0, 8]", "[0, 1e999]")], ":4: 1e999 is not a finite number"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[0, 8]", f"[0, {10**19}]")], ":4: sizes and limits are integers"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[0, 8]", f"[0, {'9' * 10**6}]")], ":4: a number has 1,000,000 digits"),
         (['{"morello database": 8}'], ":1: not an exported database of format 9"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
@@ -293,7 +314,8 @@ def test_import_needs_its_sources(cli, refused, tmp_path):
     refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "none.db")), "none.db")
     refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "none.json")), "none.json")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "bytes")), "not text in UTF-8")
+    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "bytes")), "bytes:1: not UTF-8")
+    refused(cli("db", "import", str(tmp_path / "a.db"), "/dev/zero"), "/dev/zero:1: a line has more than 64 MiB")
     assert not (tmp_path / "a.db").exists()
 
 

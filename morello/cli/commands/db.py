@@ -223,7 +223,7 @@ def import_text(file: str, sources: Sequence[str], trust: bool) -> None:
     the stored cost, and `morello db verify --recompute` proves that none is cheaper. If answers contradict each other,
     they are listed and FILE stays as it is.
     """
-    tables = [table for source in sources or ["-"] for table in api.read_source(source, sys.stdin)]
+    tables = [table for source in sources or ["-"] for table in api.read_source(source)]
     api.import_tables(_open(file, new=True), tables, trust=trust)
 
 
