@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
@@ -148,18 +149,36 @@ def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], fr
 
 @lru_cache(maxsize=1 << 16)
 def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[int, ...]]:
-    """Return single sizes, and pairs of neighbours, among those `wanted` that add up to an extent.
+    """Return single sizes of `wanted`, pairs of sizes, and the fewest near-equal sizes that add up to an extent.
 
-    Sizes that `tile` offers, powers of two with exponents that are multiples of `bits`, are left out. Neighbours
-    differ by the greatest common divisor of the sizes; that divisor itself forms no pair, since it fits alone.
+    A pair has at least one size of `wanted`; the other may be one that `tile` offers, a power of two that is a multiple
+    of the greatest common divisor of `wanted`. In restricted spaces, `tile` offers powers of two with exponents that
+    are multiples of `bits`, and pairs are of neighbours in `wanted`: more of them would delay a first program.
     """
     offered = {1 << bit for bit in range(0, max(wanted).bit_length(), bits)}
-    ones = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
-    # Of two sizes the even one comes first, so that its tiles stay aligned.
     unit = math.gcd(*wanted)
-    lower = (size for size in wanted if size > unit and size + unit in wanted)
-    pairs = (tuple(sorted((size, size + unit), key=lambda one: one // unit % 2)) for size in lower)
-    return frozenset({*ones, *(pair for pair in pairs if extent > max(pair) and _trips(extent, pair))})
+    tilings = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
+    sizes = sorted(wanted if bits > 1 else wanted | {size for size in offered if size % unit == 0})
+    for small, large in combinations(sizes, 2):
+        pair = tuple(sorted((small, large), key=_alignment))
+        apart = bits > 1 and (large - small > unit or small == unit)
+        if not apart and wanted & {*pair} and extent > large and _trips(extent, pair):
+            tilings.add(pair)
+    return frozenset(tilings if bits > 1 else {*tilings, *_fewest(extent, max(wanted), unit)})
+
+
+def _fewest(extent: int, largest: int, unit: int) -> Iterator[tuple[int, ...]]:
+    """Yield the sizes of the fewest near-equal tiles of at most `largest`, all multiples of `unit`."""
+    pieces, units = -(-extent // largest), extent // unit
+    if extent % unit == 0 and pieces > 1:
+        small, larger = divmod(units, pieces)
+        pair = (small * unit, (small + 1) * unit) if larger else (small * unit,)
+        yield tuple(sorted(pair, key=_alignment))
+
+
+def _alignment(size: int) -> int:
+    """Return the sort key with which the size with more factors of two comes first, so that its tiles stay aligned."""
+    return -(size & -size)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -39,7 +39,7 @@ REGISTERS = {8: 16, 16: 32}
 def registry(values: int, *others: Microkernel) -> Registry:
     """Return the target of that vector width with the family, and `others`, as its kernels."""
     plugin: TargetPlugin = PLUGINS[values]
-    family = register_tiles.kernels(4 * values, REGISTERS[values], tile_rows=(5, 6))
+    family = register_tiles.kernels(4 * values, REGISTERS[values])
     return Registry.of(tiles=attrs.evolve(plugin, kernels=(*family, *others)))
 
 

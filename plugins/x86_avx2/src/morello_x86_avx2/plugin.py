@@ -29,7 +29,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=16, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=kernels(VECTORS, registers=16, tile_rows=(3, 5, 6)),
+    kernels=kernels(VECTORS, registers=16),
     # Two threads that are awake measured 8,763; more take longer.
     weights=Weights(threads=16, sync=20_000),
     profiles=profiles("morello_x86_avx2", INFO.name),

@@ -30,7 +30,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=32, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=(*kernels(VECTORS, registers=32, tile_rows=(5, 6)), *KERNELS),
+    kernels=(*kernels(VECTORS, registers=32), *KERNELS),
     weights=Weights(threads=24, sync=20_000),
     profiles=profiles("morello_x86_avx512", INFO.name),
     clock=clock(size=64),

@@ -27,10 +27,10 @@ from morello_x86.kernels import (
 )
 
 
-def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
+def kernels(vectors: Sequence[int], registers: int) -> tuple[Microkernel, ...]:
     """Return all microkernels of a core with `registers` vector registers and vectors of these sizes in bytes."""
     return (
-        *register_tiles.kernels(max(vectors), registers, tile_rows),
+        *register_tiles.kernels(max(vectors), registers),
         *rows_times_matrix.kernels(max(vectors), registers),
         *conv.kernels(max(vectors), registers),
         *matmul.kernels(vectors),

@@ -6,7 +6,7 @@ hold filters side by side, and values of the image are broadcast; or they hold p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import attrs
 
@@ -20,7 +20,7 @@ from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import F32_FMA, Lanes
 from morello_x86.kernels.reduce import accumulates
-from morello_x86.kernels.register_tiles import vector_registers
+from morello_x86.kernels.register_tiles import rows_within, vector_registers
 from morello_x86.kernels.tile_code import Matrix, OuterLoop, TilePrinter
 from morello_x86.kernels.tile_cost import Taken, TileCycles, overlapping
 from morello_x86.kernels.tile_tables import cycles_of
@@ -148,8 +148,9 @@ class _Tiles:
         for text in tile.lines(a, b, c):
             site.line(text)
 
-    def kernel(self, tile_rows: Sequence[int]) -> Microkernel:
-        """Return the kernel; search makes up tiles of two vectors of filters by `tile_rows` pixels, and of pixels.
+    @property
+    def kernel(self) -> Microkernel:
+        """Return the kernel; search tries tiles of two vectors of filters by `tile_rows` pixels, and two of pixels.
 
         Operands far from L1 would multiply the states that costs are asked for.
         """
@@ -160,7 +161,7 @@ class _Tiles:
             image = out = attrs.evolve(near, levels=MEMORIES, layout="row_major", when=_beside(_COLUMN))
             filters = attrs.evolve(near, layout="row_major")
         two = self.size // 2
-        made = {_F: (two,), _W: tile_rows} if self.by_filters else {_W: (two,)}
+        made = {_F: (two,), _W: (3, 6, rows_within(self.registers))} if self.by_filters else {_W: (two,)}
         return Microkernel(
             name="ConvTile" if self.by_filters else "ConvTilePixels",
             op=Conv,
@@ -179,8 +180,7 @@ def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
 
     ConvTile wins for strides above 1, ConvTilePixels for row-major images.
     """
-    rows = () if size == 64 else (3, 6)
-    return tuple(_Tiles(by_filters, size, registers).kernel(rows) for by_filters in (True, False))
+    return tuple(_Tiles(by_filters, size, registers).kernel for by_filters in (True, False))
 
 
 # Single values.

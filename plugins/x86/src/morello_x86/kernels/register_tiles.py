@@ -36,6 +36,19 @@ def vector_registers(rows: Num, columns: Num, lanes: Lanes) -> Num:
     return rows * ceil_div(columns, lanes.values) + _besides_sums(columns, lanes)
 
 
+def rows_within(registers: int) -> int:
+    """Return the most rows that fit with two vectors of columns."""
+    return (registers - 3) // 2
+
+
+def tile_rows(registers: int) -> tuple[int, ...]:
+    """Return the rows of tiles to search, other than powers of two, which `tile` offers.
+
+    More than 8 rows gain nothing: multiply-adds bound smaller tiles already.
+    """
+    return tuple(rows for rows in range(3, min(8, rows_within(registers)) + 1) if rows & (rows - 1))
+
+
 def _besides_sums(columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile of `columns` besides its sums."""
     masks = (columns % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
@@ -121,11 +134,11 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     return emit
 
 
-def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
+def family(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, ...]:
     """Return the register tiles of a multiply-add in vectors of `size` bytes, with operands anywhere in memory.
 
     Kernels add to sums or start at 0. Sums are in memory, and of f32 also in registers. Search tries tiles of
-    `tile_rows` rows, and with AVX-512 columns of two and three vectors.
+    `tile_rows`, and columns of two and three vectors.
     """
     values = size // adds.sum_bytes
 
@@ -146,8 +159,6 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     ]
     if adds.out == ("f32",) and adds is not NARROW:
         places.append(("Sums", sums, Multiple(of=values), besides_sums))
-    # Eight rows of three wide vectors fill the registers, so that a matrix is read in the fewest pieces.
-    columns_made = {_N: (2 * values, 3 * values)} if size == 64 else {}
     return tuple(
         Microkernel(
             name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}{suffix}",
@@ -158,7 +169,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
             when=_fits(adds, size, registers),
             cost=cost_of_tiles(lambda machine: cycles_of(machine, adds, size)),
             registers={"VRF": taken},
-            tile_sizes={_ROW: tile_rows, **columns_made},
+            tile_sizes={_ROW: tile_rows(registers), _N: (2 * values, 3 * values)},
             cpu_features=adds.cpu_features,
             flush_to_zero=adds.flush_to_zero,
             emit=_emit(adds, size),
@@ -168,10 +179,10 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     )
 
 
-def kernels(size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
+def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
     """Return all families of a core with `registers` vector registers of `size` bytes.
 
     The kernels called ...Sums leave sums in vector registers. They win where sums are converted afterwards, as to bf16,
     and for small convolutions.
     """
-    return tuple(kernel for one in families(size) for kernel in family(*one, registers, tile_rows))
+    return tuple(kernel for one in families(size) for kernel in family(*one, registers))
