@@ -158,12 +158,13 @@ def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[
     offered = {1 << bit for bit in range(0, max(wanted).bit_length(), bits)}
     unit = math.gcd(*wanted)
     tilings = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
-    sizes = sorted(wanted if bits > 1 else wanted | {size for size in offered if size % unit == 0})
-    for small, large in combinations(sizes, 2):
-        pair = tuple(sorted((small, large), key=_alignment))
+    sizes = wanted if bits > 1 else wanted | {size for size in offered if size % unit == 0}
+    for small, large in combinations(sorted(sizes), 2):
         apart = bits > 1 and (large - small > unit or small == unit)
-        if not apart and wanted & {*pair} and extent > large and _trips(extent, pair):
-            tilings.add(pair)
+        trips = _trips(extent, (small, large)) if extent > large and wanted & {small, large} and not apart else ()
+        # Small tiles that make up another size cost no less than one tile of that.
+        if trips and (trips[0] == 1 or trips[0] * small not in sizes):
+            tilings.add(tuple(sorted((small, large), key=_alignment)))
     return frozenset(tilings if bits > 1 else {*tilings, *_fewest(extent, max(wanted), unit)})
 
 
