@@ -65,7 +65,7 @@ class MoveStep(Rewrite):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
-                if level.is_register and not hints.to_registers(index):
+                if level.kind == "vector" and not hints.to_registers(index):
                     continue
                 for dtype in _dtypes(operand, state, target):
                     cast = None if dtype == state.dtype else dtype.name
