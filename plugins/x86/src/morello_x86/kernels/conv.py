@@ -161,7 +161,7 @@ class _Tiles:
             image = out = attrs.evolve(near, levels=MEMORIES, layout="row_major", when=_beside(_COLUMN))
             filters = attrs.evolve(near, layout="row_major")
         two = self.size // 2
-        made = {_F: (two,), _W: (3, 6, rows_within(self.registers))} if self.by_filters else {_W: (two,)}
+        made = {_F: (two,), _W: (3, 6, rows_within(self.registers))} if self.by_filters else {_F: (3, 6), _W: (two,)}
         return Microkernel(
             name="ConvTile" if self.by_filters else "ConvTilePixels",
             op=Conv,
