@@ -162,7 +162,7 @@ def test_proofs_that_were_tampered_with_are_refused(cli, printed, refused, tmp_p
     [
         ({"prices": None, "certified": 10**12}, "certified is 1000000000000, not None"),
         ({"low": 10**12}, "low is 1000000000000, not None"),
-        ({"schedule": None}, "boundaries 0 program is 262144, not None"),
+        ({"schedule": None}, "boundaries 0 program is 261120, not None"),
         ({"schedule": ["synthesize"]}, "its schedule gives no program"),
         ({"schedule": ["tile [0, 0, 0, 8]"] * 10**5}, "its schedule has more than 256 KiB"),
         ({"why": "there is none"}, "why is 'there is none', not None"),
