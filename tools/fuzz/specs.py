@@ -10,26 +10,44 @@ import attrs
 from morello.errors import SpecError
 from morello.ir import dtypes as types
 from morello.ir.dtypes import DType
+from morello.ir.layout import row_major
 from morello.ir.limits import Limits
 from morello.ir.numbers import product
 from morello.ir.ops import Operation
-from morello.ir.spec import Spec
+from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.testing.generate import random_parameters, random_spec
 from tools.fuzz.graphs import random_compose
 from tools.fuzz.reach import Reach
 
-#: The most points of an iteration space and values of an operand: small, so that proofs are fast.
-_VOLUMES = (4, 8, 16, 32, 64)
-_SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8)
-_LAST_SIZES = (*_SIZES, 8, 16)
+
+@attrs.frozen
+class Scale:
+    """The size of drawn Specs, and the share of ordinary ones."""
+
+    #: The most points of an iteration space; sizes of a dimension, and of the last one.
+    volumes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    last_sizes: tuple[int, ...]
+    #: Sizes of the last two dimensions of convolutions, if they are special.
+    windows: tuple[int, ...] = ()
+    #: The share of Specs of `usual` operations, the share of row-major f32 in one level, and that of less memory.
+    usual: tuple[str, ...] = ()
+    plain: float = 0.0
+    limited: float = 0.5
+
+
+#: So small that proofs are fast, and brute force may end.
+SMALL = Scale((4, 8, 16, 32, 64), sizes := (1, 1, 2, 3, 4, 5, 6, 7, 8), (*sizes, 8, 16))
+#: The rank of convolutions, or of those of groups, one more.
+_CONVOLUTION = 7
 #: Repetitions of a draw that is invalid or infeasible.
 _REDRAWS = 40
 #: The share of Specs without a reachable microkernel that are kept.
 _HOPELESS = 0.15
 
 
-def drawn_spec(target: Target, seed: int, number: int) -> Spec:
+def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL) -> Spec:
     """Return Spec number `number` of a seed, on one target; it depends on nothing else.
 
     Most Specs drawn may have a program: most draws that no step leads to a microkernel are repeated.
@@ -38,19 +56,20 @@ def drawn_spec(target: Target, seed: int, number: int) -> Spec:
     reach = Reach(target)
     spec = None
     while spec is None:
-        name = rng.choice((*sorted(target.operations), "Compose"))
+        usual = scale.usual and rng.random() < 0.5
+        name = rng.choice(scale.usual if usual else (*sorted(target.operations), "Compose"))
         keep = rng.random() < _HOPELESS
         for _ in range(_REDRAWS):
-            found = _draw(rng, target, name)
+            found = _draw(rng, target, name, scale)
             spec = found or spec
             if found and (keep or not reach.hopeless(found.logical)):
                 break
-    return attrs.evolve(spec, limits=random_limits(rng, target))
+    return attrs.evolve(spec, limits=random_limits(rng, target, scale.limited))
 
 
-def random_limits(rng: random.Random, target: Target) -> Limits:
-    """Draw memory limits: all there is, none, or little, level by level."""
-    if rng.random() < 0.5:
+def random_limits(rng: random.Random, target: Target, limited: float) -> Limits:
+    """Draw memory limits: all there is, none, or little, level by level; less than all for a share of Specs."""
+    if rng.random() < 1 - limited:
         return target.full_limits()
     chosen = []
     for level in target.levels:
@@ -59,9 +78,10 @@ def random_limits(rng: random.Random, target: Target) -> Limits:
     return target.limits(chosen)
 
 
-def _draw(rng: random.Random, target: Target, name: str) -> Spec | None:
+def _draw(rng: random.Random, target: Target, name: str, scale: Scale) -> Spec | None:
     """Draw a Spec of an operation, None if what was drawn contradicts itself."""
-    volume = rng.choice(_VOLUMES)
+    volume = rng.choice(scale.volumes)
+    plain = bool(scale.plain) and rng.random() < scale.plain
     levels = [level.name for level in target.levels]
     among = rng.choice([levels[-1:], levels[-2:], levels[-2:-1] or levels, levels[:-1] or levels, levels, levels])
     if name == "Compose":
@@ -69,11 +89,16 @@ def _draw(rng: random.Random, target: Target, name: str) -> Spec | None:
         dtypes: tuple[DType, ...] | None = (types.F32,) * len(op.operands(len(shape)))
     else:
         op = random_parameters(rng, target.operations[name])
-        shape = _shape(rng, op.rank or rng.choice([1, 2, 2, 3, 4]), volume)
-        dtypes = _dtypes(rng, op, shape)
+        shape = _shape(rng, op.rank or rng.choice([1, 2, 2, 3, 4]), volume, scale)
+        dtypes = _dtypes(rng, op, shape, plain=plain)
     operands = op.operands(len(shape))
-    if dtypes is None or any(not 1 <= product(one.shape(shape)) <= 4 * max(_VOLUMES) for one in operands):
+    if dtypes is None or any(not 1 <= product(one.shape(shape)) <= 4 * max(scale.volumes) for one in operands):
         return None
+    if plain:
+        level = rng.choice([one for one in target.levels if not one.is_register]).name
+        pairs = zip(operands, dtypes, strict=True)
+        states = [target.state(level, dtype, row_major(len(one.dims))) for one, dtype in pairs]
+        return target.spec(LogicalSpec(op, shape, tuple(states), serial=rng.random() < 0.6))
     try:
         spec = random_spec(rng, target, op, shape, dtypes, among, any_layout=rng.random() < 0.5)
     except SpecError:
@@ -81,20 +106,27 @@ def _draw(rng: random.Random, target: Target, name: str) -> Spec | None:
     return attrs.evolve(spec, logical=attrs.evolve(spec.logical, serial=rng.random() < 0.6))
 
 
-def _shape(rng: random.Random, rank: int, volume: int) -> tuple[int, ...]:
-    sizes = [1] * rank
+def _shape(rng: random.Random, rank: int, volume: int, scale: Scale) -> tuple[int, ...]:
+    shape = [1] * rank
     for dim in rng.sample(range(rank), rank):
-        pool = _LAST_SIZES if dim == rank - 1 else _SIZES
-        sizes[dim] = rng.choice([size for size in pool if size * product(sizes) <= volume])
-    return tuple(sizes)
+        pool = scale.last_sizes if dim == rank - 1 else scale.sizes
+        pool = scale.windows if scale.windows and rank >= _CONVOLUTION and dim >= rank - 2 else pool
+        shape[dim] = rng.choice([size for size in pool if size * product(shape) <= volume])
+    return tuple(shape)
 
 
-def _dtypes(rng: random.Random, op: Operation, shape: tuple[int, ...]) -> tuple[DType, ...] | None:
-    """Draw data types that the operation takes, one for all operands as often as not; None if there are none."""
+def _dtypes(rng: random.Random, op: Operation, shape: tuple[int, ...], *, plain: bool) -> tuple[DType, ...] | None:
+    """Draw data types that the operation takes; None if there are none.
+
+    They are one for all operands as often as not, f32 if `plain`.
+    """
     if op.only_types is not None:
         return op.only_types
     count = len(op.operands(len(shape)))
-    tries = [rng.choice(types.ALL)] * count if rng.random() < 0.5 else rng.choices(types.ALL, k=count)
+    if plain:
+        tries = [types.F32] * count
+    else:
+        tries = [rng.choice(types.ALL)] * count if rng.random() < 0.5 else rng.choices(types.ALL, k=count)
     for pick in itertools.islice(itertools.chain([tries], iter(lambda: rng.choices(types.ALL, k=count), None)), 12):
         if op.check(shape, pick) is None:
             return tuple(pick)
