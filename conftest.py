@@ -50,10 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Where a test is run with each compiler, all but the first are for the full run.
     """
+    first = available_compilers()[:1]
     for item in items:
         call = getattr(item, "callspec", None)
         compilers = [one for one in call.params.values() if isinstance(one, Compiler)] if call else []
-        if compilers and compilers != available_compilers()[:1]:
+        if compilers and compilers != first:
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

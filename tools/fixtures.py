@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,8 +25,12 @@ ONE = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n"
 @pytest.fixture(scope="session", autouse=True)
 def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep caches and crash reports in a folder of the tests' own, use no database, and costs as declared."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Workers share what they compile.
+        folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "morello"))
+        patch.setenv("MORELLO_CACHE_DIR", str(folder / "cache" / "morello"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("MORELLO_DB", "off")
         patch.setenv("MORELLO_PROFILE", "base")

@@ -66,7 +66,9 @@ def test_names_that_the_code_defines_are_refused() -> None:
         goal.target.emitter.emit(goal.impl, goal.target, "load_f32x8")
 
 
-@pytest.mark.parametrize("name", ["kernel", "calls", "strides", "out", "function"])
+@pytest.mark.parametrize(
+    "name", ["calls", *(pytest.param(one, marks=pytest.mark.slow) for one in ("kernel", "strides", "out", "function"))]
+)
 def test_kernels_can_be_timed_whatever_their_name(name: str) -> None:
     goal = morello.goal("FillZero(8, (f32, L1), serial)", target="x86_avx2").select("MemsetZero")
     program = goal.target.emitter.emit(goal.impl, goal.target, name)

@@ -21,7 +21,7 @@ from morello.testing.textbook import Textbook
 TEXTS = [
     "(Matmul(1×3×4×5, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
     "(Matmul(1×1×2×3, GL, GL, GL, serial), [16, 0, 512, 0, 0])",
-    "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])",
+    "(Move(2×3, (f32, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])",
     "(Softmax(1×2, L1, L1, serial), [12, 0, 128, 0, 0])",
     "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0])",
 ]

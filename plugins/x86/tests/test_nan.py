@@ -20,7 +20,7 @@ CASES: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
+@pytest.mark.parametrize("name", ["x86_avx2", pytest.param("x86_avx512", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spec", CASES)
 def test_nan_propagates_from_each_lane(spec: str, name: str) -> None:
     if missing := missing_features(installed().target(name).info.cpu_features):

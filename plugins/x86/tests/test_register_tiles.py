@@ -239,6 +239,7 @@ def test_rows_that_evict_one_another_from_the_nearest_level_come_from_the_next()
     assert price(128, "L1", 2048) == price(128, "L1")
 
 
+@pytest.mark.slow
 def test_tiles_that_were_not_measured_cost_about_what_their_neighbours_do() -> None:
     for (name, size), cycles in TILE_CYCLES.items():
         plain = target(16 if name == NARROW.name else size // 4)
