@@ -198,11 +198,66 @@ def test_traces_have_all_samples_and_their_times_are_used_again(tmp_path: Path) 
     assert [json.loads(one) for one in path.read_text().splitlines() if one != '{"event": "sam'][-1] == {"event": "end"}
     with pytest.raises(MorelloError, match="another task: its cpu is 'cpu', not 'other'"):
         Trace.open(path, {**TASK, "cpu": "other"})
-    (tmp_path / "text").write_text("no trace\n")
-    with pytest.raises(MorelloError, match="is not a trace"):
-        Trace.open(tmp_path / "text", TASK)
     with pytest.raises(MorelloError, match="cannot write the trace"):
         Trace.open(tmp_path / "none" / "trace", TASK)
+
+
+START = json.dumps({"event": "start", **TASK})
+SAMPLE = '{"event": "sample", "parent": "a", "key": "b", "paired": [2, 1.0, 2, 1.9, 2.1, 0.01]}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        (["no trace"], ":1: not a line of a trace: Expecting value"),
+        (["[]"], ":1: not a line of a trace: it is no JSON object with an event"),
+        ([START, '{"event": "more"}', SAMPLE], ":2: not a line of a trace: it is no JSON object with an event"),
+        ([SAMPLE, START], ":1: a result before the start of its task"),
+        ([START, SAMPLE, '{"event": "sam', SAMPLE], ":3: not a line of a trace: Invalid control character"),
+        ([START, '{"event": "sam'], ":2: not a line of a trace: Invalid control character"),
+        ([START, SAMPLE, START.replace('"cpu"', '"gpu"')], "is the trace of another task: its cpu is None, not 'cpu'"),
+        ([START, SAMPLE.replace("1.0", "NaN")], ":2: not a line of a trace: NaN is not a finite number"),
+        ([START, SAMPLE.replace("1.0", "NaN"), START], ":2: not a line of a trace: NaN is not a finite number"),
+        ([START, SAMPLE.replace("1.0", "1e999")], ":2: not a line of a trace: 1e999 is not a finite number"),
+        ([START, SAMPLE.replace("1.0", "9" * 10**6)], ":2: not a line of a trace: a number has 1,000,000 digits"),
+        ([START, SAMPLE.replace("1.0", "[" * 10**5)], ":2: not a line of a trace: it is nested deeper than 50"),
+        ([START, SAMPLE.replace("1.0", "-1")], ":2: not a line of a trace: times are positive"),
+        ([START, SAMPLE.replace("1.9", "2.05")], ":2: not a line of a trace: times are positive, and a gain lies"),
+        ([START, SAMPLE.replace("1.0", '"fast"')], ":2: not a line of a trace: `paired` is a list of six numbers"),
+        ([START, SAMPLE.replace("1.0, ", "")], ":2: not a line of a trace: `paired` is a list of six numbers"),
+        ([START, SAMPLE.replace('"b"', "7")], ":2: not a line of a trace: `parent` and `key` are texts"),
+    ],
+)
+def test_texts_that_are_no_trace(tmp_path: Path, lines: list[str], rule: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_text(text)
+    with pytest.raises(MorelloError) as caught:
+        Trace.open(path, TASK)
+    assert str(path) in caught.value.message
+    assert rule in caught.value.message
+    assert caught.value.hint == "give another path with --trace"
+    assert path.read_text() == text
+
+
+def test_traces_that_were_cut_go_on(tmp_path: Path) -> None:
+    """Also where the next process was killed as well, and where plans have odd characters."""
+    path = tmp_path / "trace.jsonl"
+    odd = SAMPLE.replace('"b"', '"\u2028\x85"')
+    path.write_text("\n".join([START, SAMPLE, '{"event": "sa', '{"e', START, odd, "{"]), encoding="utf-8")
+    trace = Trace.open(path, TASK)
+    assert [*trace.known] == [("a", "b"), ("a", "\u2028\x85")]
+    trace.write("start", **TASK)
+    trace.write("sample", plan="\ud800")
+    assert [*Trace.open(path, TASK).known] == [*trace.known]
+
+
+def test_traces_may_be_devices_and_pipes() -> None:
+    """They are not read, which would wait or go on for ever."""
+    for path in ("/dev/null", "/dev/zero"):
+        trace = Trace.open(path, TASK)
+        trace.write("start", **TASK)
+        assert not trace.known
 
 
 class _Replayed(Times):
