@@ -21,9 +21,9 @@ from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 from morello.run.arrays import empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
-from tools.fixtures import cli, isolated, refused, runnable, write
+from tools.fixtures import cli, isolated, make, refused, runnable, write
 
-__all__ = ["cli", "isolated", "refused", "runnable", "write"]
+__all__ = ["cli", "isolated", "make", "refused", "runnable", "write"]
 
 # The same examples are drawn every time, so that tests fail for a change and not by chance.
 # `pytest --hypothesis-profile varied` draws others.

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 from click.testing import CliRunner, Result
 
 from morello import crash
+from morello.api.kernel import Kernel
+from morello.build.toolchain import Compiler
 from morello.cli.app import main
 from morello.host import missing_features
+from morello.ir.dtypes import F32, DType
+from morello.ir.layout import Layout, row_major
+from morello.ir.ops import Operation, by_name
+from morello.ir.program import Program
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.verify.reference import implement
 
 #: Runs a command line: arguments, then perhaps environment variables.
 Cli = Callable[..., Result]
 #: Writes a Spec file of a target; returns its path.
 Write = Callable[..., str]
+
+#: Data type, and where it is not row-major or contiguous, layout and contiguity.
+Kind = DType | tuple[DType | Layout | int, ...]
+Make = Callable[..., Kernel]
 
 ONE = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n"
 
@@ -80,3 +95,38 @@ def refused() -> Callable[..., None]:
             assert word in result.stderr
 
     return check
+
+
+def _state(kind: Kind, rank: int) -> OperandState:
+    facts = kind if isinstance(kind, tuple) else (kind,)
+    dtype = next(each for each in facts if isinstance(each, DType))
+    layout = next((each for each in facts if isinstance(each, Layout)), row_major(rank))
+    contig = next((each for each in facts if isinstance(each, int)), len(layout.dims))
+    return OperandState(dtype, "GL", layout, contig)
+
+
+@pytest.fixture
+def make(target: Target) -> Make:
+    """Makes a reference kernel; `replace` swaps pieces of its C, to break it."""
+
+    def build(
+        op: str | Operation,
+        shape: Sequence[int],
+        kinds: list[Kind] | Kind = F32,
+        *,
+        compiler: Compiler | None = None,
+        replace: dict[str, str] | None = None,
+        on: Target | None = None,
+    ) -> Kernel:
+        op = by_name(op) if isinstance(op, str) else op
+        operands = op.operands(len(shape))
+        listed = kinds if isinstance(kinds, list) else [kinds] * len(operands)
+        states = tuple(_state(kind, len(one.dims)) for kind, one in zip(listed, operands, strict=True))
+        impl = implement(LogicalSpec(op, tuple(shape), states), on or target)
+        program: Program = target.emitter.emit(impl, target, "sample")
+        for old, new in (replace or {}).items():
+            assert old in program.source
+            program = attrs.evolve(program, source=program.source.replace(old, new))
+        return Kernel.of(impl, on or target, program, compiler)
+
+    return build

@@ -82,8 +82,8 @@ class DatabaseFile:
         self._inherited: list[sqlite3.Connection] = []
         self._opened = itertools.count(1)
         with self.messages():
-            if self.path.is_dir():
-                raise MorelloError(f"database {path or repr(path)} is a directory", "name a file in it")
+            if self.path.exists() and not self.path.is_file():
+                raise MorelloError(f"database {path or repr(path)} is not a file", "give another path")
             _ = self.connection
 
     @property

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -185,8 +186,15 @@ def _operand(argument: Argument, array: Any, view: np.ndarray) -> _Operand | Non
 @cache
 def _built(header: str, compiler: Compiler, operands: int, numbers: int) -> FastCaller:
     library = build({"fastcall.c": _SOURCE.read_text(encoding="utf-8"), "function.h": header}, (), compiler)
-    try:
+    with loading(library):
         return FastCaller(library, operands, numbers)
+
+
+@contextmanager
+def loading(library: Path) -> Iterator[None]:
+    """Report errors inside as those of loading a library. Raises ToolchainError."""
+    try:
+        yield
     except (OSError, AttributeError, ValueError) as error:
         raise ToolchainError(
             f"{library} cannot be loaded: {error}", "delete the file; it is built again on the next call"

@@ -17,7 +17,7 @@ from morello.build.library import build
 from morello.build.toolchain import Compiler, find_compiler, thread_flags
 from morello.codegen.interface import RUN, RUNNER, setter_name
 from morello.codegen.threads import MAX_THREADS, RUNTIME
-from morello.errors import ArgumentError, MorelloError, ToolchainError
+from morello.errors import ArgumentError, MorelloError
 from morello.host import missing_features
 from morello.ir.impl import Impl
 from morello.ir.program import Program
@@ -25,7 +25,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.run.arguments import Argument, arguments_of
 from morello.run.arrays import workspace_bytes
-from morello.run.fastcall import FastCaller, caller_of
+from morello.run.fastcall import FastCaller, caller_of, loading
 
 if TYPE_CHECKING:
     import cffi
@@ -172,18 +172,14 @@ class NativeFunction:
 
         ffi = cffi.FFI()
         ffi.cdef(f"{self.program.prototype};")
-        try:
-            if not is_intact(self.library):
-                del self.library  # removed or damaged after it was built: build it again
+        if not is_intact(self.library):
+            del self.library  # removed or damaged after it was built: build it again
+        with loading(self.library):
             library = ffi.dlopen(str(self.library))
             function = getattr(library, self.program.name)
             if self.program.parallel:
                 ffi.cdef(f"void {setter_name(self.program.name)}({RUN});")
                 getattr(library, setter_name(self.program.name))(_shared_team(self.compiler).morello_share_team)
-        except (OSError, AttributeError) as error:
-            raise ToolchainError(
-                f"{self.library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
-            ) from error
         return LoadedFunction(ffi, function, tuple(ffi.typeof(function).args))
 
 
@@ -197,9 +193,9 @@ def _shared_team(compiler: Compiler) -> Any:
 
     ffi = cffi.FFI()
     ffi.cdef(f"void morello_share_team({RUNNER});")
-    return ffi.dlopen(
-        str(build({"team.c": f"#include <stddef.h>\n{RUNTIME}{_TEAM}"}, thread_flags(compiler), compiler))
-    )
+    library = build({"team.c": f"#include <stddef.h>\n{RUNTIME}{_TEAM}"}, thread_flags(compiler), compiler)
+    with loading(library):
+        return ffi.dlopen(str(library))
 
 
 def default_threads() -> int:

@@ -91,7 +91,7 @@ def other_database(path: Path) -> None:
     [
         (lambda path: path.write_bytes(b"no database at all, but long enough to look at" * 50), "not a database"),
         (other_database, "not a Morello database"),
-        (lambda path: path.mkdir(), "is a directory"),
+        (lambda path: path.mkdir(), "is not a file"),
     ],
 )
 def test_files_that_are_no_database(make, message: str, tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_files_that_are_no_database(make, message: str, tmp_path: Path) -> None:
         SpecStore(path)
 
 
-@pytest.mark.parametrize("path", ["", ".", "/"])
-def test_paths_without_a_name(path: str) -> None:
-    with pytest.raises(MorelloError, match="is a directory"):
+@pytest.mark.parametrize("path", ["", ".", "/", "/dev/null"])
+def test_paths_that_name_no_file(path: str) -> None:
+    with pytest.raises(MorelloError, match="is not a file"):
         SpecStore(path)
 
 

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import morello
 from morello.api.kernel import Kernel
 from morello.build.toolchain import Compiler
 from morello.errors import ArgumentError, EmitError, ToolchainError
@@ -212,6 +213,17 @@ def test_library_that_cannot_be_loaded(make: Make, script: Callable[[str], str])
     with pytest.raises(ToolchainError, match="cannot be loaded") as caught:
         make("FillZero", (2,), compiler=compiler)()
     assert "delete" in str(caught.value)
+
+
+def test_shared_threads_that_cannot_be_loaded(script: Callable[[str], str], runnable: str) -> None:
+    compiler = Compiler(
+        (script('cc "$@" || exit; case "$*" in *team.c*) echo damaged > library.so;; esac'),), "fake", "1"
+    )
+    goal = morello.goal("Move(4×200, GL, GL)", target=runnable).tile(1, 200, parallel=True).synthesize(db=False)
+    kernel = Kernel.of(goal.impl, goal.target, goal.program, compiler)
+    with pytest.raises(ToolchainError, match="cannot be loaded") as caught:
+        kernel(np.zeros((4, 200), np.float32))
+    assert kernel.library.name not in str(caught.value)
 
 
 def test_parameters_that_are_not_the_operands(make: Make, target: Target) -> None:

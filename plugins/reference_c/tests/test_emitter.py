@@ -22,7 +22,7 @@ from morello.build.toolchain import Compiler
 from morello.errors import EmitError
 from morello.ir.dtypes import BF16, F32, I8
 from morello.ir.impl import Leaf
-from morello.ir.layout import Dynamic, Layout, OddEven, Packed, row_major
+from morello.ir.layout import Dynamic, Layout, OddEven, Packed
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins import Target
 
@@ -35,15 +35,15 @@ GOLDEN = Path(__file__).parent / "golden"
 def test_no_warnings(make: Make, compiler: Compiler, op: str, dtypes, contig: int) -> None:
     shape = (1, 2, 3, 4) if op.startswith("Matmul") else (1, 2, 3)
     count = {"FillZero": 1, "Move": 2}.get(op, 3)
-    kernel = make(op, shape, dtypes[:count], contigs=[contig] * count)
+    kernel = make(op, shape, [(dtype, contig) for dtype in dtypes[:count]])
     flags = (*kernel.program.flags, "-Wall", "-Wextra", "-Werror")
-    assert build({**kernel.files, "user.c": '#include "reference.h"\n'}, flags, compiler).is_file()
+    assert build({**kernel.files, "user.c": '#include "sample.h"\n'}, flags, compiler).is_file()
 
 
 def test_header_is_also_cpp(make: Make, compiler: Compiler, tmp_path: Path) -> None:
     kernel = make("Matmul", (1, 2, 3, 4), [F32, BF16, F32])
-    (tmp_path / "reference.h").write_text(kernel.header)
-    (tmp_path / "user.cpp").write_text('#include "reference.h"\n#include "reference.h"\nauto f = &reference;\n')
+    (tmp_path / "sample.h").write_text(kernel.header)
+    (tmp_path / "user.cpp").write_text('#include "sample.h"\n#include "sample.h"\nauto f = &sample;\n')
     command = [*compiler.command, "-x", "c++", "-Wall", "-Werror", "-fsyntax-only", "user.cpp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -58,9 +58,11 @@ def test_header_is_also_cpp(make: Make, compiler: Compiler, tmp_path: Path) -> N
             (
                 "MatmulAccum",
                 (1, 4, 6, 8),
-                [BF16, F32, BF16],
-                [row_major(3), Layout((Dynamic(0), Dynamic(1), Dynamic(2), Packed(1, 2), OddEven(2, 4))), row_major(3)],
-                [3, 5, 1],
+                [
+                    BF16,
+                    (F32, Layout((Dynamic(0), Dynamic(1), Dynamic(2), Packed(1, 2), OddEven(2, 4)))),
+                    (BF16, 1),
+                ],
             ),
         ),
         ("move_i8", ("Move", (3, 5), [I8, F32])),

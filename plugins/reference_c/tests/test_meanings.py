@@ -32,7 +32,7 @@ MOVES = [pair for pair in product(ALL, ALL) if not by_name("Move").check((4, 5),
 
 @pytest.mark.slow
 def test_moves_between_all_types(make: Make, target: Target) -> None:
-    impls: list[Any] = [make("Move", (4, 5), dtypes).impl for dtypes in MOVES]
+    impls: list[Any] = [make("Move", (4, 5), [*dtypes]).impl for dtypes in MOVES]
     found = Trials(impls, target, reference=target)
     for number in range(len(MOVES)):
         found.check(number)
@@ -42,7 +42,9 @@ def test_products(make: Make, target: Target, compiler: Compiler) -> None:
     kinds = [(F32, F32, F32), (BF16, BF16, F32), (BF16, F32, BF16), (I8, I32, F32), (U16, U16, U16), (I16, U32, I8)]
     layouts = [row_major(3), col_major(3), STRIPS]
     products = [(op, dtypes) for op in ("Matmul", "MatmulAccum") for dtypes in kinds]
-    impls: list[Any] = [make(op, (2, 8, 5, 6), dtypes, layouts, [1, 0, 3]).impl for op, dtypes in products]
+    impls: list[Any] = [
+        make(op, (2, 8, 5, 6), [*zip(dtypes, layouts, [1, 0, 3], strict=True)]).impl for op, dtypes in products
+    ]
     found = Trials(impls, target, compiler=compiler, reference=target)
     for number in range(len(impls)):
         found.check(number)
@@ -55,14 +57,13 @@ def test_any_rank_layout_and_contiguity(make: Make, target: Target, data: st.Dat
     rank = data.draw(st.integers(1, 4))
     shape = tuple(data.draw(st.integers(1, 3)) * 4 for _ in range(rank))
     op = data.draw(st.sampled_from(["Move", "FillZero"]))
-    layouts, contigs = [], []
+    kinds = list[Any]()
     for _ in by_name(op).operands(rank):
         dims = [Dynamic(dim) for dim in data.draw(st.permutations(range(rank)))]
         if data.draw(st.booleans()):
             dims.append(data.draw(st.sampled_from([OddEven, Packed]))(data.draw(st.integers(0, rank - 1)), 4))
-        layouts.append(Layout(tuple(dims)))
-        contigs.append(data.draw(st.integers(0, len(dims))))
-    make(op, shape, [F32] * len(layouts), layouts, contigs).check(reference=target)
+        kinds.append((F32, Layout(tuple(dims)), data.draw(st.integers(0, len(dims)))))
+    make(op, shape, kinds).check(reference=target)
 
 
 def test_adds_in_order_and_rounds_after_each_step(make: Make, compiler: Compiler) -> None:
@@ -107,7 +108,7 @@ def test_floats_round_to_the_nearest_bf16(make: Make) -> None:
 def test_integers_overflow_without_undefined_behaviour(
     make: Make, compiler: Compiler, dtypes: tuple[DType, ...]
 ) -> None:
-    kernel = make("MatmulAccum", (1, 2, 3, 4), dtypes)
+    kernel = make("MatmulAccum", (1, 2, 3, 4), [*dtypes])
     arrays = [empty(tensor) for tensor in kernel.spec.operands]
     for array, dtype in zip(arrays, dtypes, strict=True):
         array[...] = dtype.limits[1]

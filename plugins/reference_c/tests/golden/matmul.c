@@ -1,10 +1,10 @@
 /* Matmul(2×4×6×8): its meaning, in plain loops.
-   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
+   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c sample.c */
 
 #include <stddef.h>
 #include <stdint.h>
 
-void reference(const float *restrict lhs, const float *restrict rhs, float *restrict out);
+void sample(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 /* lhs: f32 2×4×6, layout[0, 1, 2] */
 static inline ptrdiff_t lhs_at(ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t i2) {
@@ -21,7 +21,7 @@ static inline ptrdiff_t out_at(ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t i2) {
     return i0 * 32 + i1 * 8 + i2;
 }
 
-void reference(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
+void sample(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
     for (ptrdiff_t b = 0; b < 2; b++) {
         for (ptrdiff_t m = 0; m < 4; m++) {
             for (ptrdiff_t n = 0; n < 8; n++) {

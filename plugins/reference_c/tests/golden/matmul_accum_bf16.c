@@ -1,11 +1,11 @@
 /* MatmulAccum(1×4×6×8): its meaning, in plain loops.
-   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
+   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c sample.c */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-void reference(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0);
+void sample(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0);
 
 static inline float bf16_to_float(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;
@@ -41,7 +41,7 @@ static inline ptrdiff_t out_at(ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t i2, ptrdiff
     return i1 * s0 + i2;
 }
 
-void reference(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0) {
+void sample(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0) {
     for (ptrdiff_t b = 0; b < 1; b++) {
         for (ptrdiff_t m = 0; m < 4; m++) {
             for (ptrdiff_t n = 0; n < 8; n++) {
