@@ -215,6 +215,7 @@ def test_library_that_cannot_be_loaded(make: Make, script: Callable[[str], str])
     assert "delete" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_shared_threads_that_cannot_be_loaded(script: Callable[[str], str], runnable: str) -> None:
     compiler = Compiler(
         (script('cc "$@" || exit; case "$*" in *team.c*) echo damaged > library.so;; esac'),), "fake", "1"
