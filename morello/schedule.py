@@ -9,13 +9,13 @@ from typing import TypeAlias
 import attrs
 
 from morello.errors import Inapplicable, MorelloError
-from morello.ir.impl import Expansion, Impl, Leaf, Node, expand
+from morello.ir.impl import ANY_STEPS, AllowedSteps, Expansion, Impl, Leaf, Node, expand
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 
-#: Returns an implementation of a Spec leaf.
-Synthesizer: TypeAlias = Callable[[Spec], Impl]
+#: Returns an implementation of a Spec leaf, made of the allowed steps.
+Synthesizer: TypeAlias = Callable[[Spec, AllowedSteps], Impl]
 
 
 @attrs.frozen
@@ -31,10 +31,12 @@ class Subschedule:
 
 @attrs.frozen
 class Synthesize:
-    """Search implements every remaining Spec."""
+    """Search implements every remaining Spec by the allowed steps."""
+
+    allowed: AllowedSteps = ANY_STEPS
 
     def __str__(self) -> str:
-        return "synthesize"
+        return f"synthesize {self.allowed}".rstrip()
 
 
 Statement: TypeAlias = Rewrite | Subschedule | Synthesize
@@ -103,7 +105,7 @@ def apply(position: Position, schedule: Sequence[Statement], target: Target, syn
 
 def _carry_out(position: Position, statement: Statement, target: Target, synthesize: Synthesizer) -> Position:
     if isinstance(statement, Synthesize):
-        return Position(finish(position.impl, synthesize), position.path)
+        return Position(finish(position.impl, synthesize, statement.allowed), position.path)
     if isinstance(statement, Subschedule):
         path = (*position.path, *statement.path)
         child = apply(Position(child_at(position.impl, path)), statement.body, target, synthesize)
@@ -111,7 +113,8 @@ def _carry_out(position: Position, statement: Statement, target: Target, synthes
     path = _default_leaf(position, statement)
     leaf = child_at(position.impl, path)
     assert isinstance(leaf, Leaf)
-    return Position(with_child(position.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
+    node = finish(rewrite_leaf(leaf.spec, statement, target), Leaf, leaf.allowed)
+    return Position(with_child(position.impl, path, node), path)
 
 
 def _default_leaf(position: Position, step: Rewrite) -> tuple[int, ...]:
@@ -180,18 +183,19 @@ def _choices(node: Node) -> str:
     return f"choose one with subschedule [N] {{ ... }}: {parts}"
 
 
-def finish(impl: Impl, synthesize: Synthesizer) -> Impl:
-    """Return the implementation with every Spec leaf replaced by a synthesized one."""
+def finish(impl: Impl, synthesize: Synthesizer, allowed: AllowedSteps = ANY_STEPS) -> Impl:
+    """Return the implementation with every Spec leaf replaced by a synthesized one, of steps that `allowed` restricts
+    further."""
     if isinstance(impl, Leaf):
-        return synthesize(impl.spec)
-    children = tuple(finish(child, synthesize) for child in impl.children)
+        return synthesize(impl.spec, impl.allowed + allowed)
+    children = tuple(finish(child, synthesize, allowed) for child in impl.children)
     return attrs.evolve(impl, children=children)
 
 
 def schedule_of(impl: Impl) -> Schedule:
-    """Return the schedule that turns the Spec into `impl`."""
+    """Return the schedule that turns the Spec into `impl`; search may complete parts with allowed steps only."""
     if isinstance(impl, Leaf):
-        return ()
+        return (Synthesize(impl.allowed),) if impl.allowed else ()
     step = impl.expansion.step
     if not isinstance(step, Rewrite):
         raise MorelloError(f"`{step}` is not a schedule step", "only programs made of rewrites have a schedule")

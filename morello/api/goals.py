@@ -15,13 +15,14 @@ from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
-from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
+from morello.ir.impl import AllowedSteps, Impl, Leaf, cost_and_peak, leaves
 from morello.ir.layout import Layout
 from morello.ir.program import Program
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.progress import Listener, subscribe
+from morello.rewrites.allowed import check_names, confined
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
@@ -147,6 +148,11 @@ class Goal:
         return self.position.impl
 
     @property
+    def allowed_target(self) -> Target:
+        """Return the target with the steps that a search for the whole Spec may take."""
+        return confined(self.target, self.impl.allowed) if isinstance(self.impl, Leaf) else self.target
+
+    @property
     def scheduled(self) -> Impl:
         """Return the implementation as scheduled by hand: search implemented its leaves."""
         return self.impl if self.before_search is None else self.before_search
@@ -169,7 +175,7 @@ class Goal:
 
     @property
     def low(self) -> int:
-        """Return the proven lower bound of the costs of all programs that have the steps taken by hand.
+        """Return the proven lower bound of the costs of all programs with the steps taken by hand and those allowed.
 
         Raises SpecError for an unfinished implementation.
         """
@@ -187,7 +193,7 @@ class Goal:
 
     @property
     def proof(self) -> str:
-        """Return the gap to the optimum in words, among programs that have the steps taken by hand.
+        """Return the gap to the optimum in words, among programs with the steps taken by hand and those allowed.
 
         Raises SpecError for an unfinished implementation.
         """
@@ -196,11 +202,19 @@ class Goal:
             return f"nothing is proven: {self.measured.words}"
         if self.is_scheduled:
             return "as scheduled"
+        among = self.among and f" among {self.among}"
         if low >= cost:
-            return "optimal"
+            return f"optimal{among}"
         if low <= 1:
-            return "not known how close to the optimum"
-        return f"within {100 * (cost / low - 1):.2g} % of the optimum (proven)"
+            return f"not known how close to the optimum{among}"
+        return f"within {100 * (cost / low - 1):.2g} % of the optimum{among} (proven)"
+
+    @property
+    def among(self) -> str:
+        """Return the programs that `low` and `proof` are about in words; empty for all with the steps taken by hand."""
+        found = list(dict.fromkeys(leaf.allowed for leaf in leaves(self.scheduled)))
+        words = " and ".join(str(one) for one in found if one)
+        return words and f"programs {'' if all(found) else 'in part '}{words}"
 
     @property
     def schedule(self) -> str:
@@ -210,8 +224,12 @@ class Goal:
     def apply(self, schedule: Schedule | str) -> Goal:
         """Apply a schedule, or its text."""
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
-        with self.searches.using(None) as search:
-            position = apply(self.position, steps, self.target, search.synthesize)
+
+        def find(spec: Spec, allowed: AllowedSteps) -> Impl:
+            with self.searches.using(None, allowed=allowed) as search:
+                return search.synthesize(spec)
+
+        position = apply(self.position, steps, self.target, find)
         before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl
         return attrs.evolve(self, position=position, before_search=None if before == position.impl else before)
 
@@ -255,7 +273,8 @@ class Goal:
         child = child_at(self.impl, below)
         if not isinstance(child, Leaf):
             raise Inapplicable(f"child {path} is scheduled already", "schedule all of it in one `subschedule`")
-        inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
+        start = Goal.of(child.spec, self.target, self.name, self.searches)
+        inner = body(attrs.evolve(start, position=Position(child)))
         position = Position(with_child(self.impl, below, inner.impl), self.position.path)
         before = with_child(self.scheduled, below, inner.scheduled)
         return attrs.evolve(
@@ -265,16 +284,35 @@ class Goal:
             before_search=None if before == position.impl else before,
         )
 
+    def allowing(self, using: Sequence[str] = (), without: Sequence[str] = ()) -> Goal:
+        """Let a search for what is open now take only some steps, by the names of kernels and rewrites.
+
+        `using` kernels are the only ones for their operations, `using` rewrites the only ones besides `select`. Names
+        add to those given before. Raises MorelloError for an unknown one.
+        """
+        allowed = AllowedSteps(tuple(using), tuple(without))
+        check_names(self.target, allowed)
+        return attrs.evolve(self, position=apply(self.position, (Synthesize(allowed),), self.target, Leaf))
+
     def synthesize(
-        self, db: DatabaseLike = None, progress: Listener = None, budget: SearchBudget | None = None
+        self,
+        db: DatabaseLike = None,
+        progress: Listener = None,
+        budget: SearchBudget | None = None,
+        using: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> Goal:
         """Implement all open Specs by a search, which proves the optimum unless the `budget` ends it.
+
+        `using` and `without` are those of `allowing`.
 
         `db` is a database, open or as a path, by default the user's own, or False for none. `progress` is a function
         called with search's progress, by default a display on a terminal or in a notebook, or False for none. Raises
         NoImplementation if a Spec has no program, and MorelloError if the budget is too small to find one, or if the
         database cannot be used.
         """
+        if using or without:
+            return self.allowing(using, without).synthesize(db, progress, budget)
         store = database(db)
         with subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener:
             return self._synthesized(store, listener, budget)
@@ -289,21 +327,22 @@ class Goal:
                 return search.synthesize(spec)
             found = search.search_within(spec, budget)
             if found.low < found.cost:
-                bounds[spec] = found.low
+                # Of two searches by other steps, the lower bound holds for both.
+                bounds[spec] = min(found.low, bounds.get(spec, found.low))
             return found.impl
 
-        def find(spec: Spec) -> Impl:
-            known = db.program(self.target, spec) if db else None
+        def find(spec: Spec, allowed: AllowedSteps) -> Impl:
+            known = db.program(confined(self.target, allowed), spec) if db else None
             if known is not None:
                 return known
             try:
-                with self.searches.using(db, progress) as search:
+                with self.searches.using(db, progress, allowed) as search:
                     return search_for(search, spec)
             except NoImplementation:
                 if not self.searches.used_database(db):
                     raise
             # The database may be wrong: search without it before reporting failure.
-            with self.searches.using(None, progress) as search:
+            with self.searches.using(None, progress, allowed) as search:
                 return search_for(search, spec)
 
         position = apply(self.position, (Synthesize(),), self.target, find)

@@ -17,7 +17,7 @@ from morello.api.goals import Goal
 from morello.build.toolchain import Compiler, is_auto
 from morello.codegen.interface import unfinished
 from morello.db.default import DatabaseLike, database
-from morello.ir.impl import CostAndPeak, Impl, cost_and_peak
+from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, cost_and_peak
 from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
@@ -31,7 +31,7 @@ from morello.run.function import NativeFunction
 
 if TYPE_CHECKING:
     from morello.report.explanation import Explanation
-    from morello.report.tree import RunnerUps
+    from morello.report.tree import RunnerUp, RunnerUps
     from morello.run.compiler_choice import CompilerChoice
     from morello.run.metrics import Reading
     from morello.run.timing import BenchReport
@@ -316,20 +316,23 @@ class Kernel:
         """
         from morello.report.balance import balance
         from morello.report.explanation import Explanation
-        from morello.report.runner_ups import find_runner_ups
+        from morello.report.runner_ups import find_runner_ups, ranked
         from morello.report.tree import program_tree
 
         goal, store = self.goal, database(db) if runner_ups else None
         found: RunnerUps | None = None
         if runner_ups and self.low >= self.cost:
-            before, kept = goal.searches.of(store).solved, store.path if store else None
-            with (
-                subscribe(progress, f"runner-ups of {goal.name}", before, kept) as listener,
-                goal.searches.using(store, listener) as search,
-            ):
-                found = find_runner_ups(search, goal.scheduled, self.impl, runner_ups)
+            before, kept = goal.searches.solved(store), store.path if store else None
+            with subscribe(progress, f"runner-ups of {goal.name}", before, kept) as listener:
+
+                def best(spec: Spec, allowed: AllowedSteps) -> tuple[RunnerUp, ...]:
+                    with goal.searches.using(store, listener, allowed) as search:
+                        return ranked(search.alternatives(spec, runner_ups))
+
+                found = find_runner_ups(best, goal.scheduled, self.impl)
         tree, bounds = program_tree(self.impl, self.target, found), balance(self.impl, self.target)
-        return Explanation(goal.name, self.spec, self.target, tree, bounds, self.low, self.proof, goal.plain, noise)
+        facts = goal.name, self.spec, self.target, tree, bounds, self.low, self.proof, goal.plain
+        return Explanation(*facts, noise, goal.among)
 
 
 def _exported(made: Sequence[np.ndarray], export: Callable[[np.ndarray], Any] | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -235,6 +235,28 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
 
 with_goals_for_targets = functools.partial(with_goals, several_targets=True)
 with_goals_of_files = functools.partial(with_goals, several_files=True)
+
+
+def _names(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """Return the names that commas separate."""
+    return () if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def with_steps(command: Command) -> Command:
+    """Add options for the steps that search may take to a command of `with_goals`, below that decorator."""
+
+    @click.option(
+        "--using",
+        metavar="NAME,...",
+        callback=_names,
+        help="Search with these microkernels only for their operations, and with no other rewrites if some are named.",
+    )
+    @click.option("--without", metavar="NAME,...", callback=_names, help="Search without these kernels and rewrites.")
+    @functools.wraps(command)
+    def wrapped(goals: Sequence[api.Goal], using: tuple[str, ...], without: tuple[str, ...], **options: Any) -> None:
+        command(goals=[goal.allowing(using, without) for goal in goals], **options)
+
+    return wrapped
 
 
 cc_option = click.option(

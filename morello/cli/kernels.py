@@ -34,6 +34,11 @@ class SearchedKernel:
         return self.kernel.low >= self.kernel.cost
 
     @property
+    def cheapest(self) -> bool:
+        """Return True if the program is `proven` without restrictions to some steps."""
+        return self.proven and not self.kernel.goal.among
+
+    @property
     def proof(self) -> str:
         """Return the quality of the program in words, and how to improve its proof."""
         if self.proven:
@@ -77,7 +82,7 @@ def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:
         options = {"budget": search.budget, "measured": search.measured}
         kernel = api.compile(goal, db=db or False, cc=search.cc, progress=display, **options)
     if search.verbose:
-        for line in goal.searches.of(db).details():
+        for line in goal.searches.details(db):
             click.echo(f"{goal.name}: {line}", err=True)
     return SearchedKernel(kernel, goal.searches.solved(db) - before, display.seconds)
 

@@ -57,9 +57,12 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     yield "layouts", (target.info.layouts, target.info.offers)
     for name, op in target.operations.items():
         yield f"operation {name}", op
-    for rewrite in target.rewrites:
+    whole = target.whole or target
+    if target.excluded:
+        yield "excluded", target.excluded
+    for rewrite in whole.rewrites:
         yield f"rewrite {rewrite.keyword}", rewrite
-    for one in target.kernels:
+    for one in whole.kernels:
         rule = (type(one), one.op, one.operands, one.shape, one.same, one.registers, one.tile_sizes, one.cost, one.when)
         yield f"microkernel {one.name}", rule
 

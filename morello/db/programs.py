@@ -14,7 +14,7 @@ from morello.db.answers import AnswerBlock, AnswerKind, SpecAnswer
 from morello.db.file import Damaged, DatabaseFile
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import CostAndPeak, Impl, Leaf, Node, combine, cost_and_peak, leaves
+from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, Leaf, Node, combine, cost_and_peak, leaves
 from morello.ir.limits import fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -107,7 +107,7 @@ def _wrong(file: DatabaseFile, step: str, why: str) -> Damaged:
 def replayed(spec: Spec, schedule: str, target: Target) -> tuple[Impl, CostAndPeak]:
     """Return the program that a whole schedule gives, with cost and peak. Raises MorelloError if it gives none."""
 
-    def nothing(left: Spec) -> Impl:
+    def nothing(left: Spec, _allowed: AllowedSteps) -> Impl:
         raise MorelloError(f"{left.op} is left without a program", "delete the file")
 
     if len(schedule) > LONGEST_SCHEDULE:

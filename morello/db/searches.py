@@ -1,4 +1,4 @@
-"""The searches of a target, one for each database: answers found with one are not stored in another."""
+"""The searches of a target, one for each database and each set of allowed steps: they share no answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import attrs
+
 from morello.db.store import SpecStore
+from morello.ir.impl import ANY_STEPS, AllowedSteps
 from morello.kernels.target import Target
+from morello.rewrites.allowed import confined
 from morello.search.progress import Progress
 
 if TYPE_CHECKING:
@@ -16,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Searches:
-    """The search of each database, and one without a database. Threads that use the same search take turns."""
+    """The searches of each database, and those without a database. Threads that use the same search take turns."""
 
     def __init__(self, target: Target):
         self.target = target
-        self._found: dict[SpecStore | None, tuple[SearchSession, threading.RLock]] = {}
+        self._found: dict[tuple[SpecStore | None, AllowedSteps], tuple[SearchSession, threading.RLock]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Searches], tuple[Target]]:
@@ -28,40 +32,61 @@ class Searches:
         return Searches, (self.target,)
 
     def of(self, store: SpecStore | None) -> SearchSession:
-        """Return the search of a database, to read its state; see `using` for searching."""
-        return self._of(store)[0]
+        """Return the search of a database by all steps, to read its state; see `using` for searching."""
+        return self._of(store, ANY_STEPS)[0]
 
     @contextmanager
     def using(
-        self, store: SpecStore | None, progress: Callable[[Progress], None] | None = None
+        self,
+        store: SpecStore | None,
+        progress: Callable[[Progress], None] | None = None,
+        allowed: AllowedSteps = ANY_STEPS,
     ) -> Iterator[SearchSession]:
-        """Lend the search of a database to this thread alone, with a callback for its progress."""
-        search, lock = self._of(store)
+        """Lend the search of a database by allowed steps to this thread alone, with a callback for its progress.
+
+        The callback gets the Specs solved by all searches of the database.
+        """
+        search, lock = self._of(store, allowed)
         with lock:
-            before, search.progress = search.progress, progress
+            others = self.solved(store) - search.solved
+
+            def report(one: Progress) -> None:
+                if progress is not None:
+                    progress(attrs.evolve(one, solved=one.solved + others))
+
+            before, search.progress = search.progress, progress and report
             try:
                 yield search
             finally:
                 search.progress = before
 
     def solved(self, store: SpecStore | None) -> int:
-        """Return the number of Specs that the search of a database has solved."""
-        return self._of(store)[0].solved if store in self._found else 0
+        """Return the number of Specs that the searches of a database have solved."""
+        return sum(search.solved for search in self._searches_of(store))
+
+    def details(self, store: SpecStore | None) -> list[str]:
+        """Return statistics of the searches of a database as text."""
+        return [line for search in self._searches_of(store) for line in search.details()]
 
     def used_database(self, store: SpecStore | None) -> bool:
-        """Return whether the search of a database has used a stored answer."""
+        """Return whether a search of a database has used a stored answer."""
         from morello.db.database_cache import DatabaseCache
 
-        cache = self.of(store).cache
-        return isinstance(cache, DatabaseCache) and cache.used
+        caches = [search.cache for search in self._searches_of(store)]
+        return any(isinstance(cache, DatabaseCache) and cache.used for cache in caches)
 
-    def _of(self, store: SpecStore | None) -> tuple[SearchSession, threading.RLock]:
+    def _searches_of(self, store: SpecStore | None) -> list[SearchSession]:
+        with self._lock:
+            return [search for (kept, _), (search, _) in self._found.items() if kept is store]
+
+    def _of(self, store: SpecStore | None, allowed: AllowedSteps) -> tuple[SearchSession, threading.RLock]:
         # Imported late, since that takes long, and a stored program needs no search.
         from morello.db.database_cache import DatabaseCache
         from morello.search.session import SearchSession
 
         with self._lock:
-            if store not in self._found:
+            if (store, allowed) not in self._found:
                 cache = None if store is None else DatabaseCache(store)
-                self._found[store] = SearchSession(self.target, cache=cache), threading.RLock()
-            return self._found[store]
+                session = SearchSession(confined(self.target, allowed), cache=cache)
+                self._found[store, allowed] = session, threading.RLock()
+            return self._found[store, allowed]

@@ -25,7 +25,7 @@ class SpecLexer(RegexLexer):
             (r"#[^\n]*", Comment.Single),
             (r"(target)(\s+)(\w+(?:\s*\+\s*\w+)*)", bygroups(Keyword.Declaration, Text, Name.Namespace)),
             (r"(spec|schedule)(\s+)(\w+)", bygroups(Keyword.Declaration, Text, Name.Function)),
-            (words(("for", "as", "to", "parallel", "serial", "layout"), suffix=r"\b"), Keyword),
+            (words(("for", "as", "to", "parallel", "serial", "layout", "using", "without"), suffix=r"\b"), Keyword),
             (words(tuple(BY_NAME), suffix=r"\b"), Keyword.Type),
             (r"[0-9]+(?:p|oe)[0-9]+", Number.Integer),
             (r"-?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?", Number),

@@ -13,8 +13,10 @@ from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.operands import read_layout
 from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, number_of, span
 from morello.ir import dtypes
+from morello.ir.impl import ANY_STEPS, AllowedSteps
 from morello.ir.layout import NAMED, named
 from morello.kernels.target import Target
+from morello.rewrites.allowed import check_names
 from morello.rewrites.base import Atom, Rewrite, Vector, Word, rewrites_of
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize
 
@@ -43,10 +45,23 @@ def _statement(source: Source, target: Target, node: StatementNode, depth: int) 
             node.span, f"{quoted(node.word)} takes no block of statements", "write: subschedule [0] { ... }"
         )
     if node.word == _SYNTHESIZE:
-        if node.atoms:
-            raise source.error(span(node.atoms[0]), "synthesize takes no arguments", "write it alone on its line")
-        return Synthesize()
+        return _synthesize(source, target, node)
     return _step(source, target, node)
+
+
+def _synthesize(source: Source, target: Target, node: StatementNode) -> Synthesize:
+    """Return the statement with the names after USING and WITHOUT. Raises SourceError at an unknown one."""
+    allowed, field = ANY_STEPS, ""
+    for token in node.atoms:
+        assert isinstance(token, Token)
+        if token.type in ("USING", "WITHOUT"):
+            field = str(token)
+        elif token.type == "WORD":
+            one = AllowedSteps(**{field: (str(token),)})
+            with source.at(span(token)):
+                check_names(target, one)
+            allowed += one
+    return Synthesize(allowed)
 
 
 def _subschedule(source: Source, target: Target, node: StatementNode, depth: int) -> Subschedule:

@@ -318,6 +318,8 @@ WORDS = {
     "SPEC": "`spec NAME = ...`",
     "SCHEDULE": "`schedule NAME { ... }`",
     "FOR": "`for TARGET`",
+    "USING": "`using [...]`",
+    "WITHOUT": "`without [...]`",
     "WORD": "a name",
     "INT": "a number",
     "FLOAT": "a decimal number",
@@ -344,7 +346,13 @@ _PHRASES = {
     frozenset({"DOTS", "LSQB"}): "memory limits: `[64, 1024]` in bytes, fastest level first, `[L1=1024]` or `...`",
     frozenset({"WORD", "LAYOUT"}): "a data type, memory level, layout, ua, cN or vN",
 }
-_KEYWORDS = {"TARGET": "target", "SPEC": "spec", "SCHEDULE": "schedule"}
+_KEYWORDS = {
+    "TARGET": "target",
+    "SPEC": "spec",
+    "SCHEDULE": "schedule",
+    "USING": "using",
+    "WITHOUT": "without",
+}
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 

@@ -117,10 +117,37 @@ class KernelCall(Expansion):
 
 
 @attrs.frozen
+class AllowedSteps:
+    """The steps that a search may take, by names of kernels and rewrites; all without any name.
+
+    `using` kernels are the only ones for their operations, and `using` rewrites the only ones besides `select`.
+    """
+
+    using: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.using or self.without)
+
+    def __str__(self) -> str:
+        lists = (("using", self.using), ("without", self.without))
+        return " ".join(f"{word} [{', '.join(names)}]" for word, names in lists if names)
+
+    def __add__(self, other: AllowedSteps) -> AllowedSteps:
+        """Return the names of both."""
+        using, without = (*self.using, *other.using), (*self.without, *other.without)
+        return AllowedSteps(tuple(dict.fromkeys(using)), tuple(dict.fromkeys(without)))
+
+
+ANY_STEPS = AllowedSteps()
+
+
+@attrs.frozen
 class Leaf:
-    """A hole of a partial program: a Spec that is not implemented yet."""
+    """A hole of a partial program: a Spec that is not implemented yet, and the steps that a search for it may take."""
 
     spec: Spec
+    allowed: AllowedSteps = ANY_STEPS
 
     def __str__(self) -> str:
         return f"hole: {self.spec.logical.short()}"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import attrs
 
 from morello.errors import PluginError, remedy
-from morello.ir.impl import Impl, StepLike
+from morello.ir.impl import ANY_STEPS, AllowedSteps, Impl, StepLike
 from morello.ir.ops import Operation
 from morello.ir.program import Program
 from morello.ir.signature import Signature
@@ -68,6 +68,9 @@ class Target(Machine):
     features: tuple[str, ...] = ()
     #: Kernels that need other optional features.
     unavailable: tuple[Microkernel, ...] = ()
+    #: The target with all kernels and rewrites, if this one has only those `allowed` (`rewrites/allowed.py`).
+    whole: Target | None = None
+    allowed: AllowedSteps = ANY_STEPS
 
     @property
     def full_name(self) -> str:
@@ -111,11 +114,18 @@ class Target(Machine):
     def kernels_by_name(self) -> dict[str, Microkernel]:
         return {kernel.name: kernel for kernel in self.kernels}
 
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Return the names of the kernels and rewrites of the whole target that this one lacks."""
+        whole = self.whole or self
+        kernels = (name for name in whole.kernels_by_name if name not in self.kernels_by_name)
+        return (*kernels, *(name for name in whole.rewrites_by_name if name not in self.rewrites_by_name))
+
     def tile_sizes(self, op: Operation) -> dict[int, frozenset[int]]:
-        """Return the sizes of tiles that kernels for `op` ask for, by dimension."""
+        """Return the sizes of tiles that kernels for `op` ask for, by dimension; also kernels that are excluded."""
         if op not in self._tile_sizes:
             asked: dict[int, frozenset[int]] = {}
-            for kernel in self.kernels:
+            for kernel in (self.whole or self).kernels:
                 if kernel.implements(op):
                     for dim, sizes in kernel.tile_sizes.items():
                         asked[dim] = asked.get(dim, frozenset()) | frozenset(sizes)

@@ -23,8 +23,9 @@ from morello.report.words import cost_words, memory
 class Explanation:
     """An explained program: text when printed, HTML in notebooks, data by `as_dict`.
 
-    `tree` has its nodes, with runner-ups if requested. `low` is the proven lower bound of the cost, and `origin` the
-    source of the program in words. Runner-ups that cost less than `noise` percent of the program more are not shown.
+    `tree` has its nodes, with runner-ups if requested. `low` is the proven lower bound of the cost, for all programs or
+    `among` some, and `origin` the source of the program in words. Runner-ups that cost less than `noise` percent of the
+    program more are not shown.
     `signature` is that of the Spec's text.
     """
 
@@ -37,6 +38,7 @@ class Explanation:
     origin: str
     signature: Signature
     noise: float = 1.0
+    among: str = ""
 
     def __str__(self) -> str:
         return "\n".join([*self.head, table_text(*self.table).rstrip("\n"), *self.foot])
@@ -86,6 +88,7 @@ class Explanation:
             "bound": self.balance.bound,
             "parts": self.balance.shares,
             "low": self.low,
+            "among": self.among or None,
             "peak": self.tree.peak,
             "program": self.tree.as_dict(),
         }

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-from morello.ir.impl import Impl, Leaf
+from morello.ir.impl import AllowedSteps, Impl, Leaf
 from morello.ir.spec import Spec
 from morello.report.tree import RunnerUp, RunnerUps
-from morello.search.session import SearchSession
 from morello.search.solve.solver import Alternative
 
+#: Returns the best steps of a Spec, among the allowed ones, that search did not take.
+Ranking: TypeAlias = Callable[[Spec, AllowedSteps], tuple[RunnerUp, ...]]
 
-def find_runner_ups(search: SearchSession, scheduled: Impl, program: Impl, count: int) -> RunnerUps:
-    """Return the `count` best other steps of every node of a program that its schedule left to search."""
-    nodes = [*_searched(scheduled, program)]
-    found: dict[Spec, tuple[RunnerUp, ...]] = {
-        spec: ranked(search.alternatives(spec, count)) for spec in dict.fromkeys(node.spec for node in nodes)
-    }
-    places = {id(node) for node in nodes}
-    return lambda impl: found[impl.spec] if id(impl) in places else None
+
+def find_runner_ups(best: Ranking, scheduled: Impl, program: Impl) -> RunnerUps:
+    """Return the best other steps of every node of a program that its schedule left to search."""
+    places = {id(node): (node.spec, allowed) for node, allowed in _searched(scheduled, program)}
+    found = {key: best(*key) for key in dict.fromkeys(places.values())}
+    return lambda impl: found[places[id(impl)]] if id(impl) in places else None
 
 
 def ranked(alternatives: Sequence[Alternative]) -> tuple[RunnerUp, ...]:
@@ -27,12 +27,13 @@ def ranked(alternatives: Sequence[Alternative]) -> tuple[RunnerUp, ...]:
     return tuple(_runner_up(one, chosen.cost) for one in others)
 
 
-def _searched(scheduled: Impl, program: Impl) -> Iterator[Impl]:
-    open_ = isinstance(scheduled, Leaf)
-    if open_:
-        yield program
+def _searched(scheduled: Impl, program: Impl) -> Iterator[tuple[Impl, AllowedSteps]]:
+    """Yield the nodes that search made, with the steps that it was allowed."""
+    if isinstance(scheduled, Leaf):
+        yield program, scheduled.allowed
     for index, child in enumerate(_children(program)):
-        yield from _searched(scheduled if open_ else _children(scheduled)[index], child)
+        below = scheduled if isinstance(scheduled, Leaf) else scheduled.children[index]
+        yield from _searched(below, child)
 
 
 def _children(impl: Impl) -> Sequence[Impl]:

@@ -219,8 +219,10 @@ def rewrites_of(target: Target) -> tuple[type[Rewrite], ...]:
 
 
 def pending_dims(op: Operation, target: Target) -> tuple[int, ...] | None:
-    """Return the first `Rewrite.blocks_until` of an operation among the target's rewrites, or None."""
-    return next((dims for rewrite in target.rewrites if (dims := rewrite.blocks_until(op)) is not None), None)
+    """Return the first `Rewrite.blocks_until` of an operation among the whole target's rewrites, or None."""
+    return next(
+        (dims for rewrite in (target.whole or target).rewrites if (dims := rewrite.blocks_until(op)) is not None), None
+    )
 
 
 @cache

@@ -35,12 +35,8 @@ class Select(Rewrite):
         yield from (cls(kernel.name) for kernel in target.kernels if kernel.matches(logical))
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
+        check_available(self.kernel, target)
         kernel = target.kernels_by_name.get(self.kernel)
-        for one in target.unavailable:
-            if one.name == self.kernel:
-                lacks = target.lacking(one)
-                hint = f"write `target {target.full_name} + {' + '.join(lacks)}`, or compile with --cpu"
-                raise Inapplicable(f"{one.name} needs {', '.join(lacks)}, which {target.full_name} lacks", hint)
         if kernel is None:
             known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")
@@ -51,6 +47,15 @@ class Select(Rewrite):
         taken = select_cells(logical, cells)
         needs, cost = checked_needs(kernel, taken, target), checked_cost(kernel, taken, target)
         yield RewriteCase(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
+
+
+def check_available(kernel: str, target: Target) -> None:
+    """Raise Inapplicable for a kernel that needs CPU features that programs may not use."""
+    for one in target.unavailable:
+        if one.name == kernel:
+            lacks = target.lacking(one)
+            hint = f"write `target {target.full_name} + {' + '.join(lacks)}`, or compile with --cpu"
+            raise Inapplicable(f"{one.name} needs {', '.join(lacks)}, which {target.full_name} lacks", hint)
 
 
 def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:

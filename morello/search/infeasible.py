@@ -32,11 +32,13 @@ def no_implementation(
     spec: Spec, target: Target, feasible: Feasible, maybe_feasible: MaybeFeasible
 ) -> NoImplementation:
     """Return the error for a Spec without a program, which names a limit to raise if that helps."""
-    what = f"no implementation exists for {spec.op} on {target.name}"
+    what = f"no implementation exists for {spec.op} on {target.name} {target.allowed}".rstrip()
     try:
         full = feasible(Spec(spec.logical, target.full_limits()))
     except Undecided:
         return NoImplementation(f"{what} within these limits", "raise them: with more memory there may be one")
+    if full is None and target.allowed:
+        return NoImplementation(what, "allow more kernels or rewrites: more memory does not help")
     if full is None:
         ops = [op for op in (spec.op, spec.op.accumulating()) if op is not None]
         kernels = [kernel.name for kernel in target.kernels if any(map(kernel.implements, ops))]

@@ -23,7 +23,8 @@ def test_every_file_is_highlighted(file: Path) -> None:
 
 
 def test_kinds_of_words() -> None:
-    text = "spec one = Matmul(1×2×2×8, (f32, GL), (f32, GL), (f32, GL), serial)"
+    text = "schedule one { synthesize without [a] }\nspec one = Matmul(1×2×2×8, (f32, GL), (f32, GL), GL, serial)"
     kinds = {word: kind for kind, word in get_lexer_by_name("morello").get_tokens(text)}
     assert (kinds["spec"], kinds["one"], kinds["Matmul"]) == (Keyword.Declaration, Name.Function, Name.Class)
+    assert kinds["without"] == Keyword
     assert (kinds["f32"], kinds["serial"], kinds["GL"]) == (Keyword.Type, Keyword, Name)

@@ -21,6 +21,7 @@ from morello.frontend import (
 )
 from morello.frontend.parser import family, parse_signed
 from morello.ir import dtypes
+from morello.ir.impl import AllowedSteps
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
 from morello.ir.ops import BY_NAME
 from morello.ir.ops.binary import Add
@@ -152,6 +153,7 @@ def test_other_sizes_keep_the_padding_that_the_text_means(target):
 
 NUMBERS = st.integers(0, 2**40)
 LAYOUTS = st.integers(1, 4).flatmap(layouts) | st.sampled_from([*NAMED, "nchw4c"]) | st.just(row_major(3)) | st.none()
+NAMES = st.lists(st.sampled_from(["VectorMove", "tile"]), unique=True).map(tuple)
 STEPS = st.one_of(
     st.builds(Select, st.sampled_from(["VectorMove", "ScalarMove"])),
     st.builds(ToAccum),
@@ -165,7 +167,7 @@ STEPS = st.one_of(
         st.none() | st.integers(0, 64),
         st.none() | st.sampled_from([*dtypes.BY_NAME]),
     ),
-    st.builds(Synthesize),
+    st.builds(Synthesize, st.builds(AllowedSteps, NAMES, NAMES)),
 )
 STATEMENTS = st.recursive(
     STEPS,

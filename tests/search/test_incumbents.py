@@ -13,7 +13,7 @@ from morello.db.program_texts import find_incumbent
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32, I8
-from morello.ir.impl import Impl, Leaf, cost_and_peak
+from morello.ir.impl import AllowedSteps, Impl, Leaf, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import BASE, Target
 from morello.plugins.registry import installed
@@ -251,7 +251,7 @@ def found_before_spaces(search: SearchSession, spec: Spec, monkeypatch: pytest.M
     return known
 
 
-def never(spec: Spec) -> Impl:
+def never(spec: Spec, allowed: AllowedSteps) -> Impl:
     raise AssertionError("a whole schedule leaves nothing to search for")
 
 

@@ -19,6 +19,7 @@ from morello.cli.common import (
     seed_option,
     threads_option,
     with_goals,
+    with_steps,
 )
 from morello.cli.kernels import TimingOptions, against_option, make, print_compiler, warn_if_busy
 from morello.report.tables import Column, print_table
@@ -27,6 +28,7 @@ from morello.report.words import duration
 
 @click.command("bench")
 @with_goals
+@with_steps
 @click.option(
     "--min-time",
     metavar="SECONDS",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from morello import api
-from morello.cli.common import SearchOptions, cc_option, json_option, print_json, seed_option, with_goals
+from morello.cli.common import SearchOptions, cc_option, json_option, print_json, seed_option, with_goals, with_steps
 from morello.cli.kernels import make, print_compiler, print_sizes
 from morello.errors import VerificationError
 from morello.progress import Spinner
@@ -17,6 +17,7 @@ from morello.report.tables import Column, print_table
 
 @click.command("check")
 @with_goals
+@with_steps
 @seed_option
 @cc_option
 @json_option

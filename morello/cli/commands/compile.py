@@ -13,7 +13,15 @@ from click.shell_completion import CompletionItem
 
 from morello import api
 from morello.atomic_write import check_writable, write_file, write_files
-from morello.cli.common import PATH, SearchOptions, as_group, cc_option, measured_option, with_goals_for_targets
+from morello.cli.common import (
+    PATH,
+    SearchOptions,
+    as_group,
+    cc_option,
+    measured_option,
+    with_goals_for_targets,
+    with_steps,
+)
 from morello.cli.kernels import make, print_compiler
 from morello.errors import MorelloError
 from morello.progress import Spinner
@@ -62,6 +70,7 @@ class OutputOptions:
 
 @click.command("compile")
 @with_goals_for_targets
+@with_steps
 @click.option(
     "-o",
     "--output",
@@ -135,7 +144,7 @@ def _searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int) -> li
     found = api.synthesize_all(api.named_by_target(goals), search.db, search.budget, jobs)
     made = [make(goal, search) for goal in found]
     for goal, one in zip(goals, made, strict=True):
-        if not one.proven:
+        if not one.cheapest:
             click.echo(f"{goal.name}: {one.proof}", err=True)
     return [one.kernel.goal for one in made]
 

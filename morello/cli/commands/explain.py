@@ -10,7 +10,7 @@ import click
 
 from morello import api
 from morello.atomic_write import check_writable
-from morello.cli.common import PATH, SearchOptions, as_group, json_option, print_json, with_goals
+from morello.cli.common import PATH, SearchOptions, as_group, json_option, print_json, with_goals, with_steps
 from morello.cli.figures import draw_roofline, figures
 from morello.cli.kernels import SearchedKernel, make, print_sizes
 from morello.errors import MorelloError
@@ -30,6 +30,7 @@ class ExplainOptions:
 
 @click.command("explain")
 @with_goals
+@with_steps
 @click.option(
     "--runner-ups",
     metavar="N",
@@ -110,7 +111,7 @@ def _check_plot(goals: Sequence[api.Goal], plot: str) -> None:
 
 def _kernels(goals: Sequence[api.Goal], as_json: bool) -> None:
     """Print the candidates for each Spec's operation and the number of the others, or all of them as JSON."""
-    found = {goal: api.kernel_candidates(goal.spec, goal.target) for goal in goals}
+    found = {goal: api.kernel_candidates(goal.spec, goal.allowed_target) for goal in goals}
     if as_json:
         print_json(
             [
@@ -142,7 +143,7 @@ def _explained(made: SearchedKernel, db: api.SpecStore | None, runner_ups: int, 
     goal = made.kernel.goal
     with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.solved(db), db.path if db else None) as display:
         explanation = made.kernel.explain(runner_ups, noise, db or False, display)
-    return attrs.evolve(explanation, origin=made.story if made.proven else f"{made.story}; {made.proof}")
+    return attrs.evolve(explanation, origin=made.story if made.cheapest else f"{made.story}; {made.proof}")
 
 
 def _print(explanation: api.Explanation) -> None:

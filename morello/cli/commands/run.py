@@ -17,6 +17,7 @@ from morello.cli.common import (
     seed_option,
     threads_option,
     with_goals,
+    with_steps,
 )
 from morello.cli.kernels import TimingOptions, against_option, make, print_compiler, print_sizes, warn_if_busy
 from morello.progress import Spinner
@@ -27,6 +28,7 @@ from morello.report.words import cost_words, duration, memory
 
 @click.command("run")
 @with_goals
+@with_steps
 @seed_option
 @threads_option
 @against_option

@@ -27,9 +27,10 @@ def machine_of(kernel: Kernel, threads: int | None = None) -> MachineKind:
 def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | None) -> Goal | None:
     """Return a goal with the program that was measured fastest on such a machine; None without one.
 
-    The goal must not be scheduled, and the C of the program must be the same as when it was measured.
+    The goal must be neither scheduled nor restricted to some steps, and the C of the program must be the same as when
+    it was measured.
     """
-    if db is None or not isinstance(goal.impl, Leaf) or is_auto(compiler):
+    if db is None or goal.impl != Leaf(goal.spec) or is_auto(compiler):
         return None
     try:
         cc = find_compiler(compiler)

@@ -9,7 +9,7 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import SearchOptions, Size, json_option, print_json, with_goals
+from morello.cli.common import SearchOptions, Size, json_option, print_json, with_goals, with_steps
 from morello.cli.kernels import make
 from morello.errors import MorelloError
 from morello.report.tables import Column, print_table
@@ -52,6 +52,7 @@ _OPTIONS = [
 
 @click.command("bound")
 @with_goals
+@with_steps
 @click.option("--level", metavar="NAME", help="Only the boundary behind this level, such as L1.")
 @click.option("--explain", is_flag=True, help="Show the proofs: inequalities, segments, prices; and other tiles.")
 @click.option("--check", "checked", is_flag=True, help="Verify all proofs in exact arithmetic.")
