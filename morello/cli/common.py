@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -34,6 +35,14 @@ class Size(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         size = value if isinstance(value, int) else api.parse_size(value)
         return self.fail(f"{value!r} is not a size such as 4GiB", param, ctx) if size is None else size
+
+
+class FiniteRange(click.FloatRange):
+    """A finite number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number", param, ctx)
 
 
 def complete_targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -153,13 +162,13 @@ _BUDGET_OPTIONS = (
     click.option(
         "--time-limit",
         metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         help="End each search after this time, with the best program so far.",
     ),
     click.option(
         "--gap",
         metavar="PERCENT",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         help="End each search with a program that costs at most PERCENT more than the cheapest.",
     ),
     click.option(

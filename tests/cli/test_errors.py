@@ -68,6 +68,8 @@ def test_limits_too_small(cli, refused, write, command):
         ("db stat", "no such command 'stat'", "did you mean 'stats'? `morello db --help` lists the commands"),
         ("run --sead 1", "no such option '--sead'", "did you mean '--seed'? `morello run --help` lists the options"),
         ("run", "missing argument 'FILE'", "`morello run --help` lists arguments and options"),
+        ("bench a.spec --min-time nan", "invalid value for '--min-time': 'nan' is not a finite number", "bench --help"),
+        ("run a.spec --gap inf", "invalid value for '--gap': 'inf' is not a finite number", "`morello run --help`"),
         ("run --seed", "option '--seed' requires an argument", "`morello COMMAND --help` lists arguments and options"),
         ("compile a.spec -o b.c -d c", "-o and -d exclude each other", "`morello compile --help` lists"),
     ],

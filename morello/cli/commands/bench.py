@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from morello import api
 from morello.cli.common import (
+    FiniteRange,
     SearchOptions,
     as_group,
     cc_option,
@@ -32,7 +33,7 @@ from morello.report.words import duration
 @click.option(
     "--min-time",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, max=3600),
+    type=FiniteRange(min=0, max=3600),
     default=0.3,
     help="Measure each Spec for at least this long.  [default: 0.3]",
 )

@@ -10,7 +10,16 @@ import click
 
 from morello import api
 from morello.atomic_write import check_writable
-from morello.cli.common import PATH, SearchOptions, as_group, json_option, print_json, with_goals, with_steps
+from morello.cli.common import (
+    PATH,
+    FiniteRange,
+    SearchOptions,
+    as_group,
+    json_option,
+    print_json,
+    with_goals,
+    with_steps,
+)
 from morello.cli.figures import draw_roofline, figures
 from morello.cli.kernels import SearchedKernel, make, print_sizes
 from morello.errors import MorelloError
@@ -40,7 +49,7 @@ class ExplainOptions:
 @click.option(
     "--noise",
     metavar="PERCENT",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=1.0,
     help="Leave out runner-ups that would cost less than PERCENT more, 0 to show all.  [default: 1]",
 )

@@ -11,7 +11,16 @@ import click
 
 from morello.api.goals import Goal
 from morello.atomic_write import check_writable, write_files
-from morello.cli.common import PATH, SearchOptions, cc_option, json_option, print_json, threads_option, with_goals
+from morello.cli.common import (
+    PATH,
+    FiniteRange,
+    SearchOptions,
+    cc_option,
+    json_option,
+    print_json,
+    threads_option,
+    with_goals,
+)
 from morello.cli.kernels import named_after, print_sizes
 from morello.errors import MorelloError
 from morello.progress import Display, line, short
@@ -96,7 +105,7 @@ def _path(*names: str, metavar: str, text: str) -> Any:
 @click.option(
     "--dropout",
     metavar="P",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.7,
     show_default=True,
     help="Probability with which an item is left out of a plan's menu.",
