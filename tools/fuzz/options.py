@@ -18,7 +18,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -27,6 +26,7 @@ import attrs
 import click
 from click.testing import CliRunner
 
+from morello import crash
 from morello.cli.app import all_commands, main
 from morello.plugins.registry import installed
 from tools.children import ending_of
@@ -102,13 +102,7 @@ def fault_of(call: Call, folder: Path) -> str | None:
     place = Path(tempfile.mkdtemp(dir=folder))
     shutil.copytree(folder / "start", place, dirs_exist_ok=True)
 
-    def run() -> tuple[int, str]:
-        os.chdir(place)
-        result = CliRunner().invoke(main, [*call.command.split(), *call.arguments])
-        unexpected = result.exception is not None and not isinstance(result.exception, SystemExit)
-        return (70, repr(result.exception)) if unexpected else (result.exit_code, result.stderr)
-
-    ending = ending_of(run)
+    ending = ending_of(lambda: _made([*call.command.split(), *call.arguments], folder, place))
     left = {one.name for one in place.iterdir() if not _is_of_database(one)} - {"one.spec"}
     shutil.rmtree(place)
     if ending.died:
@@ -120,6 +114,16 @@ def fault_of(call: Call, folder: Path) -> str | None:
         return f"exit code {code} without one message: {text}"
     kept = {"history", "trace"}.intersection(call.tried)  # logs hold what was done before the failure
     return f"leaves {left}: {text}" if code and left and not kept else None
+
+
+def _made(arguments: list[str], folder: Path, place: Path) -> tuple[int, str]:
+    """Make a call in `place`, with caches in `folder`; return its exit code and messages."""
+    os.environ |= {"HOME": str(folder), "MORELLO_CACHE_DIR": str(folder / "cache"), "MORELLO_PROFILE": "base"}
+    os.environ |= {"XDG_STATE_HOME": str(folder / "state"), "MORELLO_DB": str(folder / "specs.db")}
+    os.chdir(place)
+    result = CliRunner().invoke(main, arguments)
+    unexpected = result.exception is not None and not isinstance(result.exception, SystemExit)
+    return (crash.EXIT, repr(result.exception)) if unexpected else (result.exit_code, result.stderr)
 
 
 def _is_of_database(path: Path) -> bool:
@@ -134,32 +138,29 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--cases", type=int, help="at most this many calls")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no call after this time")
     options = parser.parse_args(argv)
-    sys.stdout.reconfigure(errors="backslashreplace")  # pyright: ignore
     # In an order by chance, so that the first calls are a sample of all.
     everything = random.Random(0).sample(found := [*calls()], len(found))
     wanted = [(at, one) for at, one in enumerate(everything) if options.command in (None, one.command)]
     wanted = [(at, one) for at, one in wanted if at >= options.first][: options.cases]
     _ = [command.load() for command in all_commands().values()], installed().names
-    counts: Counter[str] = Counter()
+    done = wrong = 0
+    end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.environ |= {"HOME": name, "MORELLO_CACHE_DIR": f"{name}/cache", "XDG_STATE_HOME": f"{name}/state"}
-        os.environ |= {"MORELLO_DB": f"{name}/cache/specs.db", "MORELLO_PROFILE": "base", "COLUMNS": "100"}
         start = folder / "start"
         start.mkdir()
         (start / "one.spec").write_text(_ONE)
-        solve = ["compile", str(start / "one.spec"), "--db", str(start / "specs.db")]
-        assert ending_of(lambda: CliRunner().invoke(main, solve).exit_code).result == 0
-        end = time.monotonic() + 60 * options.minutes
+        ending = ending_of(lambda: _made(["compile", "one.spec", "--db", "specs.db"], folder, start))
+        assert ending.result == (0, "")
         for at, call in wanted:
             if time.monotonic() > end:
                 break
-            counts[call.command] += 1
+            done += 1
             if fault := fault_of(call, folder):
-                counts["wrong"] += 1
-                print(f"{call!s}\n  {fault}\n  python -m tools.fuzz.options --first {at} --cases 1", flush=True)
-    print(f"{counts.total() - counts['wrong']:,} calls, {counts['wrong']} wrong")
-    return bool(counts["wrong"])
+                wrong += 1
+                print(f"{str(call)!a}\n  {fault}\n  python -m tools.fuzz.options --first {at} --cases 1", flush=True)
+    print(f"{done:,} calls, {wrong} wrong")
+    return bool(wrong)
 
 
 if __name__ == "__main__":
