@@ -6,7 +6,6 @@ import asyncio
 import os
 import shlex
 import signal
-from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,9 +17,9 @@ from morello.errors import MorelloError
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
 from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
 
-#: The environment variables with the command and its seconds; characters of answers, and of errors, that are read.
+#: The environment variables with the command and its seconds; the bytes of answers and characters of errors.
 VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
-_LARGEST, _SHOWN = 1 << 20, 300
+_LARGEST, _SHOWN = 1 << 18, 300
 
 
 @attrs.define
@@ -38,28 +37,59 @@ class CommandModel(LanguageModel):
         self._runs += 1
         name, prompt = f"`{shlex.join(self.command)}`", "\n\n---\n\n".join([system, *texts])
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self.command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            transport, run = await asyncio.get_running_loop().subprocess_exec(
+                _Run, *self.command, start_new_session=True
             )
         except OSError as error:
             rule = f"{name} cannot be started: {error.strerror or error}"
             raise MorelloError(rule, f"set {VARIABLE} to another command") from error
         try:
             async with asyncio.timeout(self.seconds):
-                out, err = await process.communicate(prompt.encode())
+                stdin: Any = transport.get_pipe_transport(0)
+                stdin.write(prompt.encode("utf-8", "replace"))
+                stdin.write_eof()
+                await run.ended
         except TimeoutError:
             rule = f"{name} ran for {self.seconds:.3g} s"
             raise Unanswered(rule, f"give it more seconds with {TIMEOUT}") from None
         finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if process.returncode:
-            text = " ".join(err.decode("utf-8", "replace").split())[:_SHOWN]
-            rule = f"{name} ended with exit code {process.returncode}: {text}"
+            # With all that it has started, which may hold its pipes.
+            with suppress(ProcessLookupError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await run.exited
+            transport.close()
+        if len(run.output[1]) > _LARGEST:
+            raise Unanswered(f"{name} wrote more than {_LARGEST >> 10} KiB", "let it write its answer only")
+        if code := transport.get_returncode():
+            text = " ".join(run.output[2].decode("utf-8", "replace").split())[:_SHOWN]
+            rule = f"{name} ended with exit code {code}: {text}"
             raise Unanswered(rule, "run it by hand with a prompt on its standard input")
-        return out[:_LARGEST].decode("utf-8", "replace")
+        return run.output[1].decode("utf-8", "replace")
+
+
+class _Run(asyncio.SubprocessProtocol):
+    """A run of a command: the first bytes of its `output`, and whether it has `exited`, and `ended` its output."""
+
+    def __init__(self) -> None:
+        self.output = {1: b"", 2: b""}
+        self.exited, self.ended = asyncio.Future[None](), asyncio.Future[None]()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.output[fd] = (self.output[fd] + data)[: _LARGEST + 1]
+        if len(self.output[1]) > _LARGEST:
+            _set(self.ended)
+
+    def process_exited(self) -> None:
+        _set(self.exited)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _set(self.ended)
+
+
+def _set(event: asyncio.Future[None]) -> None:
+    # An interrupt cancels those that are awaited.
+    if not event.done():
+        event.set_result(None)
 
 
 def _start(task: TuningTask) -> ProposerSession:

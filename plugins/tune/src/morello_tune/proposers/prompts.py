@@ -17,8 +17,10 @@ SYSTEM = (
     "You make tensor programs faster by editing their schedules. A schedule is a list of steps that rewrite a "
     "specification into a program; steps cannot change its results, but those that do not apply are refused."
 )
-_FENCED = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
-_ITEM = re.compile(r"^\W*item\W+([\w-]+)", re.IGNORECASE | re.MULTILINE)
+# None of these takes more than linear time, whatever an answer has.
+_FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+_ITEM = re.compile(r"^[^\w\n]*item\W{1,20}([\w-]+)", re.IGNORECASE | re.MULTILINE)
+_HEAD = re.compile(r"schedule\s++\w++[^{}]{0,200}\{")
 
 
 def plan_prompt(task: TuningTask, request: PlanRequest) -> str:
@@ -78,8 +80,8 @@ def schedule_in(answer: str) -> str:
     """Return the text of a schedule in an answer: its last fenced block, or all of it."""
     blocks = _FENCED.findall(answer)
     text = blocks[-1] if blocks else answer
-    found = re.search(r"schedule\s+\w+[^{}]*\{(.*)\}\s*$", text, re.DOTALL)
-    return found[1] if found else text
+    head, whole = _HEAD.search(text), text.rstrip()
+    return whole[head.end() : -1] if head and whole.endswith("}") else text
 
 
 def _facts(task: TuningTask, request: PlanRequest) -> list[str]:
