@@ -17,7 +17,7 @@ from morello.api.goals import Goal
 from morello.build.toolchain import Compiler, is_auto
 from morello.codegen.interface import unfinished
 from morello.db.default import DatabaseLike, database
-from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, cost_and_peak
+from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, Leaf, cost_and_peak
 from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
@@ -318,6 +318,7 @@ class Kernel:
         from morello.report.explanation import Explanation
         from morello.report.runner_ups import find_runner_ups, ranked
         from morello.report.tree import program_tree
+        from morello.report.words import space_words
 
         goal, store = self.goal, database(db) if runner_ups else None
         found: RunnerUps | None = None
@@ -332,7 +333,9 @@ class Kernel:
                 found = find_runner_ups(best, goal.scheduled, self.impl)
         tree, bounds = program_tree(self.impl, self.target, found), balance(self.impl, self.target)
         facts = goal.name, self.spec, self.target, tree, bounds, self.low, self.proof, goal.plain
-        return Explanation(*facts, noise, goal.among)
+        given = "" if isinstance(goal.scheduled, Leaf) else "the steps of the schedule; "
+        space = "" if goal.is_scheduled else f"{given}{space_words(self.spec.logical, goal.allowed_target)}"
+        return Explanation(*facts, noise, goal.among, space)
 
 
 def _exported(made: Sequence[np.ndarray], export: Callable[[np.ndarray], Any] | None) -> Any:

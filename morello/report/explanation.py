@@ -24,9 +24,8 @@ class Explanation:
     """An explained program: text when printed, HTML in notebooks, data by `as_dict`.
 
     `tree` has its nodes, with runner-ups if requested. `low` is the proven lower bound of the cost, for all programs or
-    `among` some, and `origin` the source of the program in words. Runner-ups that cost less than `noise` percent of the
-    program more are not shown.
-    `signature` is that of the Spec's text.
+    `among` some, `space` their tiles and layouts, and `origin` the source of the program, in words. Runner-ups that
+    cost less than `noise` percent of the program more are not shown. `signature` is that of the Spec's text.
     """
 
     name: str
@@ -39,6 +38,7 @@ class Explanation:
     signature: Signature
     noise: float = 1.0
     among: str = ""
+    space: str = ""
 
     def __str__(self) -> str:
         return "\n".join([*self.head, table_text(*self.table).rstrip("\n"), *self.foot])
@@ -56,6 +56,9 @@ class Explanation:
             yield words
         yield f"cost {cost_words(self.tree.cost, self.target)}; memory: {memory(self.tree.peak)}; {self.origin}"
         yield str(self.balance)
+        if self.space and self.low > 1:
+            proof = "optimal" if self.low >= self.tree.cost else f"at least {self.low:,}"
+            yield f"{proof} among {self.among or 'programs'} with {self.space}"
 
     @property
     def table(self) -> tuple[list[Column], list[Row]]:
@@ -89,6 +92,7 @@ class Explanation:
             "parts": self.balance.shares,
             "low": self.low,
             "among": self.among or None,
+            "space": self.space or None,
             "peak": self.tree.peak,
             "program": self.tree.as_dict(),
         }

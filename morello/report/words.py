@@ -1,7 +1,8 @@
-"""Text for memory and cost."""
+"""Text for memory, cost and the space of a search."""
 
 from __future__ import annotations
 
+from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.run.timing import duration
 
@@ -28,3 +29,11 @@ def cost_words(cost: int, target: Target) -> str:
     if info.units_per_cycle and info.units_per_cycle > 1:
         return f"{cost:,} {info.cost_unit}: {cost // info.units_per_cycle:,} cycles"
     return f"{cost:,} {info.cost_unit}".rstrip()
+
+
+def space_words(logical: LogicalSpec, target: Target) -> str:
+    """Return the tiles that search makes of a Spec besides near-equal ones, and the number of layouts it tries."""
+    asked = sorted(target.tile_sizes(logical.op).items())
+    tiles = [f"{', '.join(map(str, sorted(sizes)))} along {logical.dims[dim]}" for dim, sizes in asked]
+    most = max(len(target.layouts(one.state.dtype, len(one.shape))) for one in logical.operands)
+    return f"tiles of powers of two{''.join(f'; of {one}' for one in tiles)}; up to {most} layouts of a tensor"

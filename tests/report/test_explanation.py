@@ -81,6 +81,24 @@ def test_the_proof_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = fill.proof
 
 
+def test_the_space_of_a_proof_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = morello.goal("Matmul(1×2×4×16, (f32, L1), (f32, L1), (f32, L1), serial)", target="x86_avx2")
+    found = str(morello.compile(product, db=False).explain(runner_ups=0))
+    space = "tiles of powers of two; of 3, 5, 6 along m; of 16, 24, 32, 48 along n; up to 10 layouts of a tensor"
+    assert f"\noptimal among programs with {space}\n" in found
+    tiled = str(morello.compile(product.tile(1, 1, 16), db=False).explain(runner_ups=0))
+    assert f"\noptimal among programs with the steps of the schedule; {space}\n" in tiled
+    restricted = product.synthesize(db=False, without=["RegisterTile"])
+    assert f"\noptimal among programs without [RegisterTile] with {space}" in str(
+        morello.compile(restricted).explain(runner_ups=0)
+    )
+    by_hand = morello.goal(FILL, target="x86_avx2").select("MemsetZero")
+    assert "among" not in str(morello.compile(by_hand).explain(runner_ups=0))
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)  # let search end anywhere, though it is small
+    unproven = compiled(UNPROVEN, morello.SearchBudget(gap=0.5)).explain(runner_ups=0)
+    assert f"\nat least {unproven.low:,} among programs with tiles of powers of two; " in str(unproven)
+
+
 def test_searches_of_subschedules_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     halves = morello.goal("(Softmax(6×5, L1, L1, serial), [12, 32, 128, 0, 0])", target="x86_avx2").tile(3, 5)
