@@ -45,6 +45,13 @@ def test_every_page_is_on_the_site() -> None:
     assert pages - {*re.findall(r": (\S+\.md)$", site, re.MULTILINE)} == set()
 
 
+def test_tests_named_by_the_page_of_departures_exist() -> None:
+    page = (ROOT / "docs" / "departures.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 10
+    assert [one for one in named if f"def {one[1] or 'test_'}" not in (ROOT / one[0]).read_text(encoding="utf-8")] == []
+
+
 def test_tools_have_one_version_in_one_place() -> None:
     pinned = [one for extra in ("dev", "docs") for one in PROJECT["optional-dependencies"][extra] if "==" in one]
     assert {re.split(r"\[|==", one)[0] for one in pinned} >= {"ruff", "pyright", "mkdocs-material", "mkdocstrings"}
