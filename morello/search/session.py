@@ -25,6 +25,7 @@ from morello.search.budget import (
     check_budget,
     uncollected,
 )
+from morello.search.first_program import first_program
 from morello.search.incumbents import Incumbent, Incumbents
 from morello.search.infeasible import is_infeasible, no_implementation, undecided
 from morello.search.progress import Phase, Progress
@@ -159,7 +160,7 @@ class SearchSession:
             try:
                 found = self._best(spec, self._budget)
             except (MemoryLimitReached, DeadlineReached):
-                known = self.incumbents.get(spec)
+                known = self.incumbents.get(spec) or self._first(spec, 1)
                 if known is None:
                     raise
                 found = attrs.evolve(known, expansions=0)
@@ -217,8 +218,10 @@ class SearchSession:
             self._ceilings = spec.limits
             low, high = self._search(spec, budget)
         if low >= high:
+            # Also when late: all is proven but the order of steps of equal cost, or the reason for an error.
+            self._budget = RunningBudget(memory=budget.memory)
             return Incumbent(self.synthesize(spec), int(high), int(high))
-        found = self._best_so_far(spec)
+        found = self._best_so_far(spec) or self._first(spec, int(low))
         if found is None:
             raise undecided(spec, granted, late=granted.late)
         found = attrs.evolve(found, cost=int(cost_and_peak(found.impl).cost))
@@ -241,6 +244,11 @@ class SearchSession:
     def _best_so_far(self, spec: Spec) -> Incumbent | None:
         """Return the best program so far, or None. Parts of it that are not known are searched for."""
         return Reconstruction(self._ready_solver(), self.cache).best(spec, self.incumbents.get(spec), self.synthesize)
+
+    def _first(self, spec: Spec, low: int) -> Incumbent | None:
+        """Return the program of a quick descent with a lower bound, or None."""
+        impl = first_program(spec, self.target)
+        return Incumbent(impl, cost_and_peak(impl).cost, low) if impl else None
 
     def _uses_restricted(self, budget: SearchBudget) -> bool:
         """Return whether incumbents from restricted spaces may help."""
@@ -324,9 +332,7 @@ class SearchSession:
             tables = before.search_tables if same else None
             # Two engines never take memory at once.
             self._solver = before = None
-        # Without any program, a late engine is better than none.
-        deadline = self._budget.deadline if self.incumbents.get(self._goal) else float("inf")
-        with budget_guard(self._budget.memory, deadline), uncollected():
+        with budget_guard(self._budget.memory, self._budget.deadline), uncollected():
             engine = Engine(
                 self._seeds,
                 self.target,

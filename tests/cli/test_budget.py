@@ -7,8 +7,6 @@ import re
 
 import pytest
 
-from .conftest import BYTES
-
 FOUND: dict[tuple[str, ...], tuple[int, int]] = {}
 #: A few programs are found before the cheapest; the first costs more.
 SPEC = "spec some = (Conv(1×2×2×3×3×2×2, L1, L1, L1, serial), [12, 32, 128, 0, 0])\n"
@@ -71,14 +69,10 @@ def test_the_next_run_continues_from_stored_bounds(cli, write, unstored, tmp_pat
         assert cost_and_bound(cli("explain", write(SPEC), "--db", db, "--json", "--prove")) == (best, best)
 
 
-@pytest.mark.parametrize("command", ["compile", "run", "explain", "check", "bench"])
-def test_a_budget_may_be_too_small_for_any_program(cli, write, refused, command):
-    result = cli(command, write(BYTES), "--no-db", "--effort", "1")
-    assert result.exit_code == 1
-    assert result.stderr.startswith(
-        "error: one: no program of Matmul was found within 1 expansions, nor is the Spec proven infeasible"
-    )
-    assert "go on with --prove" in result.stderr
+@pytest.mark.slow
+def test_any_effort_gives_a_program(cli, write):
+    cost, low = cost_and_bound(cli("explain", write(SPEC), "--no-db", "--json", "--effort", "1"))
+    assert low < cost
 
 
 @pytest.mark.slow
@@ -89,7 +83,8 @@ def test_compile_reports_the_proof(cli, write):
 
 
 def test_memory_is_limited(cli, write, refused):
-    refused(cli("explain", write(SPEC), "--no-db", "--memory", "1KiB"), "takes more than 1,024 bytes of memory")
+    cost, low = cost_and_bound(cli("explain", write(SPEC), "--no-db", "--json", "--memory", "1KiB"))
+    assert low < cost
     assert cli("explain", write(SPEC), "--memory", "much").exit_code == 2
 
 

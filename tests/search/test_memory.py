@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.kernels.target import Target
 from morello.search import budget
@@ -70,8 +69,7 @@ def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.
 
 def test_a_search_can_be_repeated_with_more_memory(avx2: Target) -> None:
     spec, search = parse_spec(TEXT, avx2), SearchSession(avx2)
-    with pytest.raises(MorelloError, match="more than 1 bytes of memory"):
-        search.search_within(spec, SearchBudget(memory=1))
+    assert search.search_within(spec, SearchBudget(memory=1)).gap > 0
     assert search.search_within(spec, SearchBudget()).gap == 0
 
 

@@ -72,7 +72,8 @@ def test_random_matrices_have_a_bound_with_what_numbers_cost(cli, write):
 
 
 @pytest.mark.slow
-def test_without_a_program_there_are_bounds_all_the_same(cli, write):
+def test_without_a_program_there_are_bounds_all_the_same(cli, write, monkeypatch):
+    monkeypatch.setattr("morello.search.first_program._MOST", 0)
     path = write("spec one = Matmul(1×100×100×100, (f32, GL), (f32, GL), (f32, GL), serial)\n")
     arguments = ("bound", path, "--effort", "1", "--no-db", "--profile", "base")
     result = cli(*arguments, "--check")
