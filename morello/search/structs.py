@@ -29,10 +29,20 @@ class Structs:
         #: Pointers to converted arrays. An id may be used again after its array is gone, hence the references.
         self._pointers: dict[tuple[int, str], tuple[weakref.ref[npt.NDArray[Any]], Pointer]] = {}
         self._types: dict[str, dict[str, CType]] = {}
+        self._rows: dict[str, np.dtype[np.void]] = {}
 
     def struct(self, kind: str, fields: Mapping[str, object]) -> Pointer:
         """Return a pointer to a struct with these fields; all others are zero."""
         return self.ffi.cast(f"{kind} *", self._pointer(self.ffi.typeof(kind), [fields]))
+
+    def rows(self, kind: str, first: Pointer, count: int) -> npt.NDArray[np.void]:
+        """Return a copy of an array of structs, [count]; pointers are left out."""
+        if kind not in self._rows:
+            numbers = [one for one in self.ffi.typeof(kind).fields if one[1].type.kind == "primitive"]
+            names, formats, offsets = zip(*((name, _dtype(one.type), one.offset) for name, one in numbers), strict=True)
+            layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.ffi.sizeof(kind)}
+            self._rows[kind] = np.dtype(layout)
+        return np.frombuffer(self.ffi.buffer(first, count * self.ffi.sizeof(kind)), self._rows[kind]).copy()
 
     def fields(self, kind: str, fields: Mapping[str, object]) -> dict[str, Any]:
         """Return the fields of a struct, converted. Converted fields are left as they are."""
@@ -58,8 +68,7 @@ class Structs:
         source, pointer = self._pointers.get(key, (None, None))
         if source is not None and source() is value:
             return pointer
-        dtype = np.dtype("f4" if item.cname == "float" else item.cname.removesuffix("_t"))
-        array = self._keep(np.ascontiguousarray(value, dtype))
+        array = self._keep(np.ascontiguousarray(value, _dtype(item)))
         pointer = self.ffi.cast(f"{item.cname} *", array.ctypes.data)
         if type(value) is np.ndarray:
             self._pointers[key] = weakref.ref(value), pointer
@@ -68,3 +77,8 @@ class Structs:
     def _keep(self, owner: Any) -> Any:
         self._kept.append(owner)
         return owner
+
+
+def _dtype(ctype: CType) -> np.dtype[Any]:
+    """Return numpy's name of a number type."""
+    return np.dtype("f4" if ctype.cname == "float" else ctype.cname.removesuffix("_t"))

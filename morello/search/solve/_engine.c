@@ -82,31 +82,16 @@ uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limit
     return node_of(state, table, shape, limits);
 }
 
-void engine_nodes(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
-                  uint64_t *limits, double *low, double *high, uint8_t *flags) {
-    for (uint32_t at = 0; at < count; ++at) {
-        const Node *node = &state->nodes[from + at];
-        table[at] = node->table;
-        shape[at] = (int32_t)node->shape;
-        limits[at] = node->limits;
-        low[at] = node->low;
-        high[at] = node->high;
-        flags[at] = (uint8_t)node->flags;
-    }
+const Node *engine_nodes(const State *state) {
+    return state->nodes;
 }
 
-double engine_low(const State *state, uint32_t node) {
-    return state->nodes[node].low;
+int32_t engine_space(const State *state, uint32_t table) {
+    return state->tables[table].space;
 }
 
-double engine_high(const State *state, uint32_t node) {
-    return state->nodes[node].high;
-}
-
-void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states) {
-    const size_t width = (size_t)state->model->width;
-    *space = state->tables[table].space;
-    memcpy(states, state->states + table * width, width * sizeof *states);
+const int32_t *engine_states(const State *state, uint32_t table) {
+    return state->states + table * (size_t)state->model->width;
 }
 
 int engine_start(State *state, uint32_t node, double budget, double slack) {
@@ -132,21 +117,10 @@ int engine_lookup(State *state, uint32_t node, double budget, int64_t quota) {
     return !state->abstract || lookup_abstract(state, node, budget, &quota) == GOING_ON ? FINISHED : PAUSED;
 }
 
-uint32_t engine_best(const State *state, uint32_t node) {
-    return state->nodes[node].best;
-}
-
-void engine_found(const State *state, uint32_t program, ChoiceInfo *info) {
+ChoiceInfo engine_found(const State *state, uint32_t program) {
     const Found *found = &state->found[program - 1];
-    *info = (ChoiceInfo){.priority = found->priority, .peak = UNKNOWN_PEAK, .parts = found->parts};
-}
-
-void engine_found_parts(const State *state, uint32_t program, uint32_t *nodes, uint32_t *programs) {
-    const Found *found = &state->found[program - 1];
-    for (uint32_t at = 0; at < found->parts; ++at) {
-        nodes[at] = state->found_parts[found->first + at];
-        programs[at] = state->found_parts[found->first + found->parts + at];
-    }
+    const uint32_t *nodes = state->found_parts + found->first;
+    return (ChoiceInfo){found->priority, UNKNOWN_PEAK, found->parts, nodes, nodes + found->parts};
 }
 
 void engine_release(State *state) {
@@ -154,7 +128,7 @@ void engine_release(State *state) {
     state->choosing_count = 0;
 }
 
-int engine_expand(State *state, uint32_t node, double budget, uint32_t *count) {
+int engine_expand(State *state, uint32_t node, double budget) {
     const int status = setjmp(state->failure);
     if (status) {
         return status;
@@ -164,27 +138,18 @@ int engine_expand(State *state, uint32_t node, double budget, uint32_t *count) {
         return NEEDS_STEPS;
     }
     generate(state, node, budget);
-    *count = state->nodes[node].count;
     return FINISHED;
 }
 
-void engine_step(const State *state, uint32_t node, uint32_t index, StepInfo *info) {
+StepInfo engine_step(const State *state, uint32_t node, uint32_t index) {
     const Node *own = &state->nodes[node];
     const Hyperedge *edge = &own->edges[index];
-    *info = (StepInfo){.priority = edge->priority,
-                       .own = edge->own,
-                       .low = edge_low(state, own, edge),
-                       .high = edge_high(state, own, edge),
-                       .parts = edge->parts};
-}
-
-void engine_step_parts(const State *state, uint32_t node, uint32_t index, uint32_t *parts, double *times) {
-    const Hyperedge *edge = &state->nodes[node].edges[index];
-    for (int at = 0; at < edge->parts; ++at) {
-        const Part *part = &state->nodes[node].parts[edge->first + (uint32_t)at];
-        parts[at] = part->node;
-        times[at] = part->times;
-    }
+    return (StepInfo){.priority = edge->priority,
+                      .own = edge->own,
+                      .low = edge_low(state, own, edge),
+                      .high = edge_high(state, own, edge),
+                      .parts = edge->parts,
+                      .part = own->parts + edge->first};
 }
 
 int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, uint64_t needs, int32_t parts,

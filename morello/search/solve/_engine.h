@@ -193,12 +193,20 @@ typedef struct {
     uint64_t abstract_expansions;
 } Progress;
 
+/* A part of a step, and how many times it runs. */
+typedef struct {
+    double times;
+    uint32_t node;
+} Part;
+
+/* Pointers in what follows are valid until the next call that may change the state. */
 typedef struct {
     int64_t priority;
     double own;
     double low;               /* no program that begins so costs less */
     double high;
     int32_t parts;
+    const Part *part;
 } StepInfo;
 
 /* A chosen step; priority -1: none, -2: a recalled program. `peak` as packed codes, all bits set: unknown. */
@@ -206,6 +214,8 @@ typedef struct {
     int64_t priority;
     uint64_t peak;
     int32_t parts;
+    const uint32_t *nodes;    /* [parts] */
+    const uint32_t *programs; /* [parts]: of the best program found; NULL for a choice */
 } ChoiceInfo;
 
 /* Flags of nodes. */
@@ -215,6 +225,21 @@ enum {
 };
 
 typedef struct State State;
+typedef struct Hyperedge Hyperedge;
+
+/* A Spec: low <= cost <= high. Edges are generated up to the cost `reach`. `fact` is 1 + its place in the family, and
+ * `best` 1 + the place of the program of cost `high` in `found`, 0: its steps are not known. */
+typedef struct {
+    double low, high;         /* hot fields and the key come first, for the cache */
+    uint64_t limits;
+    uint32_t table, shape;
+    uint32_t flags, count, family, fact;
+    double reach;
+    uint64_t peak;
+    Hyperedge *edges;         /* one block, followed by the parts */
+    Part *parts;
+    uint32_t version, choice, best, extra, pass;
+} Node;
 
 State *engine_new(const Model *model); /* NULL: no memory */
 void engine_free(State *state);
@@ -224,14 +249,10 @@ const Progress *engine_progress(const State *state);
 uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t *states);
 uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limits);
 
-/* Copy the nodes `from` to `from + count`. */
-void engine_nodes(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
-                  uint64_t *limits, double *low, double *high, uint8_t *flags);
-/* Return the bounds of a node. */
-double engine_low(const State *state, uint32_t node);
-double engine_high(const State *state, uint32_t node);
-
-void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states);
+const Node *engine_nodes(const State *state);
+/* Return the space of a table, and the states of its operands, [width]. */
+int32_t engine_space(const State *state, uint32_t table);
+const int32_t *engine_states(const State *state, uint32_t table);
 
 /* Solve a node to a program that costs at most `slack` times its bound, or prove that it costs more than the budget:
  * start, then call `engine_solve` until FINISHED. */
@@ -241,23 +262,18 @@ int engine_solve(State *state, int64_t quota);
 int engine_lookup(State *state, uint32_t node, double budget, int64_t quota);
 void engine_release(State *state);
 
-/* Return the number of the best program of a node, 0: its steps are not known. Read its first step, and the nodes and
- * programs of its parts. */
-uint32_t engine_best(const State *state, uint32_t node);
-void engine_found(const State *state, uint32_t program, ChoiceInfo *info);
-void engine_found_parts(const State *state, uint32_t program, uint32_t *nodes, uint32_t *programs);
+/* Return the first step of a program, such as the best one of a node. */
+ChoiceInfo engine_found(const State *state, uint32_t program);
 
 /* Choose for a solved node and all below it: call `engine_choice`, then `engine_choose` until FINISHED. */
 int engine_choice(State *state, uint32_t node, int32_t settle);
 int engine_choose(State *state, int64_t quota);
-void engine_chosen(const State *state, uint32_t node, ChoiceInfo *info);
-void engine_chosen_parts(const State *state, uint32_t node, uint32_t *parts);
+ChoiceInfo engine_chosen(const State *state, uint32_t node);
 void engine_forget(State *state, uint32_t node);
 
-/* Generate the edges of a node within a budget, and read them one by one. */
-int engine_expand(State *state, uint32_t node, double budget, uint32_t *count);
-void engine_step(const State *state, uint32_t node, uint32_t index, StepInfo *info);
-void engine_step_parts(const State *state, uint32_t node, uint32_t index, uint32_t *parts, double *times);
+/* Generate the `count` edges of a node within a budget, and read them one by one. */
+int engine_expand(State *state, uint32_t node, double budget);
+StepInfo engine_step(const State *state, uint32_t node, uint32_t index);
 
 /* Provide what search needs. `live` is [parts, levels] in bytes. */
 int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, uint64_t needs, int32_t parts,

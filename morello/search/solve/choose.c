@@ -160,18 +160,13 @@ int engine_choose(State *state, int64_t quota) {
     return FINISHED;
 }
 
-void engine_chosen(const State *state, uint32_t node, ChoiceInfo *info) {
+ChoiceInfo engine_chosen(const State *state, uint32_t node) {
     const uint32_t at = state->nodes[node].choice;
-    *info = (ChoiceInfo){.priority = -1, .peak = UNKNOWN_PEAK};
-    if (at) {
-        const Choice *choice = &state->choices[at - 1];
-        *info = (ChoiceInfo){.priority = choice->priority, .peak = choice->peak, .parts = choice->edge.parts};
+    if (!at) {
+        return (ChoiceInfo){.priority = -1, .peak = UNKNOWN_PEAK};
     }
-}
-
-void engine_chosen_parts(const State *state, uint32_t node, uint32_t *parts) {
-    const Choice *choice = &state->choices[state->nodes[node].choice - 1];
-    memcpy(parts, state->chosen_parts + choice->first, choice->edge.parts * sizeof *parts);
+    const Choice *choice = &state->choices[at - 1];
+    return (ChoiceInfo){choice->priority, choice->peak, choice->edge.parts, state->chosen_parts + choice->first, NULL};
 }
 
 /* Drop a recalled program and the choice of a node. */

@@ -104,28 +104,20 @@ class Core:
     def nodes(self, first: int = 0, count: int | None = None) -> Nodes:
         """Return `count` nodes from `first` on, by default all."""
         count = len(self) - first if count is None else count
-        table, shape = np.empty(count, dtype=np.uint32), np.empty(count, dtype=np.int32)
-        limits, flags = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint8)
-        low, high = np.empty(count), np.empty(count)
-        columns = ("uint32_t[]", table), ("int32_t[]", shape), ("uint64_t[]", limits), ("double[]", low)
-        columns = *columns, ("double[]", high), ("uint8_t[]", flags)
-        buffers = [self.ffi.from_buffer(kind, array) for kind, array in columns]
-        self._lib.engine_nodes(self._state, first, count, *buffers)
-        solved, recalled = (
-            (flags & self._lib.IS_SOLVED).astype(np.bool_),
-            (flags & self._lib.IS_RECALLED).astype(np.bool_),
-        )
-        return Nodes(table.astype(np.int64), shape.astype(np.int64), limits, low, high, solved, recalled)
+        rows = self._structs.rows("Node", self._lib.engine_nodes(self._state) + first, count)
+        solved, recalled = (rows["flags"] & flag != 0 for flag in (self._lib.IS_SOLVED, self._lib.IS_RECALLED))
+        table, shape = rows["table"].astype(np.int64), rows["shape"].astype(np.int64)
+        return Nodes(table, shape, rows["limits"], rows["low"], rows["high"], solved, recalled)
 
     def costs(self, node: int) -> tuple[float, float]:
         """Return the bounds of a node; both are infinite where it has no program."""
-        return self._lib.engine_low(self._state, node), self._lib.engine_high(self._state, node)
+        own = self._lib.engine_nodes(self._state)[node]
+        return own.low, own.high
 
     def states(self, table: int) -> tuple[int, tuple[int, ...]]:
         """Return the space of a table, and the states of its operands, followed by -1."""
-        space, states = self.ffi.new("int32_t *"), self.ffi.new("int32_t[]", self.model.width)
-        self._lib.engine_states(self._state, table, space, states)
-        return int(space[0]), tuple(states)
+        states = self._lib.engine_states(self._state, table)
+        return self._lib.engine_space(self._state, table), tuple(states[0 : self.model.width])
 
     # Search.
 
@@ -161,24 +153,18 @@ class Core:
 
     def chosen(self, node: int) -> Chosen:
         """Return the choice for a node."""
-        info = self.ffi.new("ChoiceInfo *")
-        self._lib.engine_chosen(self._state, node, info)
-        parts = self.ffi.new("uint32_t[]", info.parts)
-        if info.parts:
-            self._lib.engine_chosen_parts(self._state, node, parts)
-        return Chosen(int(info.priority), None if info.peak == _UNKNOWN_PEAK else int(info.peak), tuple(parts))
+        one = self._lib.engine_chosen(self._state, node)
+        parts = tuple(one.nodes[at] for at in range(one.parts))
+        return Chosen(one.priority, None if one.peak == _UNKNOWN_PEAK else one.peak, parts)
 
     def best(self, node: int) -> int:
         """Return the number of the best program found so far for a node, 0 if its steps are not known."""
-        return int(self._lib.engine_best(self._state, node))
+        return self._lib.engine_nodes(self._state)[node].best
 
     def found(self, program: int) -> tuple[int, list[tuple[int, int]]]:
         """Return the priority of the first step of a program, and the node and program of each part."""
-        info = self.ffi.new("ChoiceInfo *")
-        self._lib.engine_found(self._state, program, info)
-        nodes, programs = (self.ffi.new("uint32_t[]", max(1, info.parts)) for _ in range(2))
-        self._lib.engine_found_parts(self._state, program, nodes, programs)
-        return int(info.priority), [(int(nodes[at]), int(programs[at])) for at in range(info.parts)]
+        one = self._lib.engine_found(self._state, program)
+        return one.priority, [(one.nodes[at], one.programs[at]) for at in range(one.parts)]
 
     def forget_program(self, node: int) -> None:
         """Drop the recalled program of a node, so that it is searched for."""
@@ -186,14 +172,13 @@ class Core:
 
     def hyperedges(self, node: int, budget: float) -> list[Hyperedge]:
         """Return the hyperedges of a node within a budget. Raises Suspended."""
-        count, info = self.ffi.new("uint32_t *"), self.ffi.new("StepInfo *")
-        self._check(self._lib.engine_expand(self._state, node, budget, count))
+        self._check(self._lib.engine_expand(self._state, node, budget))
         found: list[Hyperedge] = []
-        for index in range(count[0]):
-            self._lib.engine_step(self._state, node, index, info)
-            parts, times = self.ffi.new("uint32_t[]", info.parts), self.ffi.new("double[]", info.parts)
-            self._lib.engine_step_parts(self._state, node, index, parts, times)
-            found.append(Hyperedge(int(info.priority), info.own, info.low, info.high, tuple(parts), tuple(times)))
+        for index in range(self._lib.engine_nodes(self._state)[node].count):
+            one = self._lib.engine_step(self._state, node, index)
+            parts = [one.part[at] for at in range(one.parts)]
+            nodes, times = tuple(part.node for part in parts), tuple(part.times for part in parts)
+            found.append(Hyperedge(one.priority, one.own, one.low, one.high, nodes, times))
         return found
 
     # Requests.

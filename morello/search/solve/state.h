@@ -36,21 +36,15 @@ enum {
     ABSTRACTED = 64           /* the bound of its abstract node is taken over */
 };
 
-/* A part of an edge, and how many times it runs. */
-typedef struct {
-    double times;
-    uint32_t node;
-} Part;
-
 /* A step on a node: no program that begins with it costs less than `low`. `which` and `step` locate it in the model. */
-typedef struct {
+struct Hyperedge {
     double low, own;
     int64_t priority;
     uint32_t first;           /* its parts, among those of the node */
     uint32_t which, step;
     uint16_t parts;
     uint8_t kind;
-} Hyperedge;
+};
 
 /* An operation with operand states. */
 typedef struct {
@@ -74,20 +68,6 @@ typedef struct {
     uint32_t table, shape, version, count, room;
     uint32_t abstract;        /* its abstract node, 0: not made yet */
 } Family;
-
-/* A Spec: low <= cost <= high. Edges are generated up to the cost `reach`. `fact` is 1 + its place in the family, and
- * `best` 1 + the place of the program of cost `high` in `found`, 0: its steps are not known. */
-typedef struct {
-    double low, high;         /* hot fields and the key come first, for the cache */
-    uint64_t limits;
-    uint32_t table, shape;
-    uint32_t flags, count, family, fact;
-    double reach;
-    uint64_t peak;
-    Hyperedge *edges;         /* one block, followed by the parts */
-    Part *parts;
-    uint32_t version, choice, best, extra, pass;
-} Node;
 
 typedef struct {
     double budget;
