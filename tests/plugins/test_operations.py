@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 import pytest
 
 import morello
@@ -17,9 +17,8 @@ from morello.errors import MorelloError, SpecError
 from morello.frontend import SourceError, parse_spec
 from morello.frontend.specfile import show_spec
 from morello.ir.impl import cost_and_peak
-from morello.ir.ops import BY_NAME, Operation
-from morello.ir.ops.unary import Unary, UnaryErrors
-from morello.plugins import Microkernel, Target, TargetPlugin, hookimpl
+from morello.ir.ops import BY_NAME
+from morello.plugins import Target
 from morello.plugins.registry import Registry
 from tools.fuzz.programs import Draws
 from tools.fuzz.specs import drawn_spec
@@ -28,60 +27,23 @@ TEXT = "Twist(1×2, (f32, L1), (f32, L1), serial)"
 COMPOSE = "Compose([Relu, Twist], [(1×2, f32, L1), (1×2, f32, L1)], serial)"
 
 
-class Twisting:
-    """A plugin with an operation Twist, of its own class, that costs `cost` per value on x86_avx2."""
-
-    def __init__(self, cost: int):
-        class TwistErrors(UnaryErrors[Unary]):
-            def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-                return errors * cost
-
-        @attrs.frozen
-        class Twist(Unary):
-            """out = cost · x."""
-
-            def function(self, values: np.ndarray) -> np.ndarray:
-                return values * cost
-
-            @property
-            def error_analysis(self) -> TwistErrors:
-                return TwistErrors(self)
-
-            def flops(self, shape: tuple[int, ...]) -> int:
-                return self.volume(shape)
-
-        self.op, self._cost = Twist(), cost
-
-    @hookimpl
-    def morello_operations(self) -> list[Operation]:
-        return [self.op]
-
-    @hookimpl
-    def morello_plugin(self) -> TargetPlugin:
-        cost = self._cost
-        kernel = Microkernel(
-            name="TwistOne",
-            op=type(self.op),
-            takes="1, f32 RF/L1, f32 RF/L1",
-            cost=lambda spec, target: cost,
-            template="{out} = {src};",
-        )
-        return TargetPlugin(extends="x86_avx2", kernels=[kernel])
+@pytest.fixture(scope="module")
+def plugins(third_party: Path) -> tuple[Any, Any]:
+    """The plugin of `thirdparty/twisting.py`, at two costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(third_party))
+        plugin = importlib.import_module("twisting").Twisting
+    return plugin(1), plugin(2)
 
 
 @pytest.fixture(scope="module")
-def plugins() -> tuple[Twisting, Twisting]:
-    return Twisting(1), Twisting(2)
-
-
-@pytest.fixture(scope="module")
-def targets(plugins: tuple[Twisting, Twisting], x86_plugin: Any) -> tuple[Target, Target]:
+def targets(plugins: tuple[Any, Any], x86_plugin: Any) -> tuple[Target, Target]:
     one, other = (Registry.of(twisting=plugin, x86_avx2=x86_plugin).target("x86_avx2") for plugin in plugins)
     return one, other
 
 
 @pytest.mark.parametrize("text", [TEXT, COMPOSE])
-def test_each_registry_has_its_own(targets: tuple[Target, Target], plugins: tuple[Twisting, Twisting], text: str):
+def test_each_registry_has_its_own(targets: tuple[Target, Target], plugins: tuple[Any, Any], text: str):
     read = [parse_spec(text, target) for target in targets]
     assert read[0].logical.op != read[1].logical.op
     for spec, target, plugin in zip(read, targets, plugins, strict=True):
@@ -104,16 +66,13 @@ def test_answers_do_not_meet_in_a_database(targets: tuple[Target, Target], tmp_p
         assert (first, second) == (2, 4)
 
 
-@pytest.mark.slow
 def test_an_operation_counts_without_a_kernel(targets: tuple[Target, Target]) -> None:
     one, other = targets
     assert fingerprint(attrs.evolve(one, operations=other.operations)) != fingerprint(one)
     assert fingerprint(attrs.evolve(one, operations=BY_NAME)) != fingerprint(one)
 
 
-def test_it_is_unknown_elsewhere(
-    targets: tuple[Target, Target], plugins: tuple[Twisting, Twisting], unextended
-) -> None:
+def test_it_is_unknown_elsewhere(targets: tuple[Target, Target], plugins: tuple[Any, Any], unextended) -> None:
     target = unextended.target("x86_avx2")
     assert unextended.operations == BY_NAME == target.operations
     for text in (TEXT, COMPOSE):
