@@ -27,6 +27,8 @@ _OTHERS = 64
 _LARGEST_VOLUME = 1 << 62
 #: Pairs of boxes that are compared at a time.
 _CHUNK = 1 << 20
+#: The most pairs of boxes that contradict each other: they grow with the square of the boxes.
+MOST_PAIRS = 100
 #: Up to this number of boxes, comparing all of them takes less time than an R-tree.
 _FEW = 1000
 #: Odd multipliers of a hash that groups boxes which may be joined. Importing numpy.random would take longer.
@@ -262,6 +264,7 @@ def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
 def settle(boxes: Boxes, rank: int, searched: bool) -> tuple[Boxes, Ints]:
     """Return the boxes without superfluous ones, and pairs [M, 2] of the given boxes that contradict each other.
 
+    With MOST_PAIRS of these it ends, and the boxes returned are not all settled.
     Two boxes contradict each other if they answer one Spec differently, or one bounds it above the other's answer.
     Only pairs with a fresh box are compared. The boxes are sorted by table. An unverified box makes no other kind
     superfluous, and a stored one gives way to fresh answers that were `searched` for.
@@ -282,6 +285,8 @@ def settle(boxes: Boxes, rank: int, searched: bool) -> tuple[Boxes, Ints]:
             superfluous[loser[refuted]] = True
             wrong &= ~refuted
         contradictions.append(np.stack([i[wrong], j[wrong]], axis=1))
+        if sum(map(len, contradictions)) >= MOST_PAIRS:
+            break
         inside = np.all((boxes.low[j] <= boxes.low[i]) & (boxes.high[i] <= boxes.high[j]), axis=1)
         inside &= boxes.unverified[i] | ~boxes.unverified[j]
         i, j, cost = i[inside], j[inside], cost[inside]
@@ -292,7 +297,7 @@ def settle(boxes: Boxes, rank: int, searched: bool) -> tuple[Boxes, Ints]:
         peak = (boxes.low[i, rank:] == boxes.low[j, rank:]).all(axis=1)
         same = settled[i] & (boxes.kind[i] == boxes.kind[j]) & cost & (boxes.step[i] == boxes.step[j]) & peak
         superfluous[i[same]] = True
-    return boxes.take(~superfluous), np.concatenate([*contradictions, np.empty((0, 2), dtype=np.int64)])
+    return boxes.take(~superfluous), np.concatenate([*contradictions, np.empty((0, 2), dtype=np.int64)])[:MOST_PAIRS]
 
 
 def covered(low: Ints, high: Ints) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from morello.db import measured
 from morello.db.answers import AnswerBlock, AnswerKind, SpecAnswer
-from morello.db.boxes import Boxes, of_limits, of_sizes, to_limits, to_sizes
+from morello.db.boxes import MOST_PAIRS, Boxes, of_limits, of_sizes, to_limits, to_sizes
 from morello.db.file import DatabaseFile
 from morello.db.fingerprint import fingerprint
 from morello.db.labels import write
@@ -239,9 +239,9 @@ class SpecStore:
             )
             shape = "×".join(map(str, sizes[0].tolist()))
             lines.append(f"{table.labels}, {shape} within {limits}: {one} and {other}")
+        count = f"{len(contradictions)}{' or more' * (len(contradictions) == MOST_PAIRS)}"
         return Conflict(
-            f"database {self.path}: {len(contradictions)} answers contradict others, so nothing was stored:\n  "
-            + "\n  ".join(lines),
+            f"database {self.path}: {count} answers contradict others, so nothing was stored:\n  " + "\n  ".join(lines),
             "`morello db verify` checks each of the files",
         )
 

@@ -24,7 +24,7 @@ from morello.untrusted import parse_json
 
 _COLUMNS = "fingerprint, target, levels, labels, steps, boxes, crc"
 #: The most bytes of the boxes of a table.
-_MOST_BYTES = 2**30
+_MOST_BYTES = 2**28
 _LEVEL = re.compile(r"\w+:([1-9][0-9]{0,18})/([1-9][0-9]{0,18})/([1-9][0-9]{0,18})")
 _RANK = re.compile(r".+? ([0-9]{1,5})( serial)?: .*")
 

@@ -212,6 +212,14 @@ def test_text_that_is_no_database(cli, refused, tmp_path, lines, words):
     assert not (tmp_path / "a.db").exists()
 
 
+def test_import_of_many_answers_that_contradict_each_other(cli, refused, tmp_path):
+    """They would be half a million pairs."""
+    boxes = [BOX.replace("[2, 8]", "[3, 9]").replace("1/2", f"{cost}/1") for cost in range(1, 1000)]
+    (tmp_path / "bad.json").write_text("\n".join([HEAD, PRINT, TABLE, *boxes]), encoding="utf-8")
+    result = cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "bad.json"))
+    refused(result, ": 100 or more answers contradict others, so nothing was stored", "3 within", "morello db verify")
+
+
 def test_import_of_databases(cli, refused, tmp_path):
     one = made(tmp_path / "one.db", block(4))
     two = made(tmp_path / "two.db", attrs.evolve(block(8), shapes=np.array([[4, 2]])))

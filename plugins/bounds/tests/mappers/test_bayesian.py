@@ -116,7 +116,13 @@ def test_places_give_every_order(loops: int, orders: int) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["{}", "[1, 2]", '["a", "cost", [1], [2], NaN]', '[1, "cost", [1], [2], 3]', '["a", "cost", "b", [2], 3]', "x"],
+    [
+        *("{}", "[1, 2]", "x", "", '["a", "cost", [1], [2], NaN]', '[1, "cost", [1], [2], 3]'),
+        *('["a", "cost", "b", [2], 3]', '["a", "cost", [1], [2], "3"]', '["a", "cost", [1], [true], 3]'),
+        *(f'["a", "cost", [1], [2], 1{"0" * 400}]', '["a", "cost", [1], [1e999], 3]', '["a", "cost", [1], [2], 1e300]'),
+        *(f'["a", "cost", [1], [{"[" * 10**5}', f'["a", "cost", [1], [2], {"9" * 10**6}]'),
+    ],
+    ids=range(14),
 )
 def test_files_that_hold_something_else(tmp_path: Path, line: str) -> None:
     path = tmp_path / "history"

@@ -25,7 +25,7 @@ from morello.errors import MorelloError
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule
-from morello.untrusted import read_file
+from morello.untrusted import parse_json, read_lines
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers.plan import TileAndOrder, TileContext, tiled_levels, tiling_plans
 from morello_bounds.nest import nest_of
@@ -40,6 +40,8 @@ TRIALS, _RANDOM = 24, 6
 _RATED, _NEAR = 1024, 256
 #: The standard deviation of near points in each number.
 _STEP = 0.1
+#: The largest number of a trial, most of which are logarithms.
+_LARGEST = 1000
 #: A point without a program counts as this multiple of the worst program.
 _NO_PROGRAM = 2.0
 #: The most trials of other Specs that are used, the latest ones: the work grows with their cube.
@@ -69,18 +71,19 @@ class History:
     def __attrs_post_init__(self) -> None:
         if self.path is None or not self.path.exists():
             return
-        for number, line in enumerate(read_file(str(self.path)).splitlines(), 1):
+        hint = "name another file; it is created if it does not exist"
+        for number, line in enumerate(read_lines(self.path, hint), 1):
             try:
-                kind, objective, task, point, value = json.loads(line)
-                trial = MapperTrial(tuple(map(float, task)), tuple(map(float, point)), value)
-                numbers = (*trial.task, *trial.point, value or 0.0)
-                if not all(map(math.isfinite, numbers)) or not isinstance(kind, str):
-                    raise ValueError(line)
+                kind, objective, task, point, value = parse_json(line)
+                numbers = [*task, *point, 0 if value is None else value]
+                if not isinstance(kind, str) or not all(
+                    type(one) in (int, float) and abs(one) <= _LARGEST for one in numbers
+                ):
+                    raise ValueError("a trial has the kind of its task, and small numbers")
             except (ValueError, TypeError) as error:
-                hint = "name another file; it is created if it does not exist"
                 raise MorelloError(f"{self.path}, line {number}: not a trial of the mapper bo", hint) from error
             if objective == self.objective:
-                self._known.setdefault(kind, []).append(trial)
+                self._known.setdefault(kind, []).append(MapperTrial(tuple(task), tuple(point), value))
 
     def of(self, kind: str) -> Sequence[MapperTrial]:
         """Return the trials of a kind of task, the oldest first."""
