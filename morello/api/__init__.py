@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from morello.api.databases import (
         DatabaseStats,
         TablePlane,
-        all_targets,
         database_stats,
         drop_measured,
         largest_tables,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         outdated,
         read_source,
         table_plane,
+        targets_of,
     )
     from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.api.goals import Goal
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 #: The exported names of each module.
 _NAMES = {
     "morello.api.candidates": "KernelCandidate kernel_candidates",
-    "morello.api.databases": "DatabaseStats TablePlane all_targets database_stats drop_measured largest_tables "
-    "measured_programs open_database outdated read_source table_plane",
+    "morello.api.databases": "DatabaseStats TablePlane database_stats drop_measured largest_tables "
+    "measured_programs open_database outdated read_source table_plane targets_of",
     "morello.api.functions": "attention conv2d einsum gelu layer_norm matmul softmax",
     "morello.api.goals": "Goal",
     "morello.api.kernel": "Kernel",

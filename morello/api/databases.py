@@ -23,9 +23,11 @@ from morello.db.measured import Measured
 from morello.db.store import SpecStore
 from morello.db.tables import AnswerTable
 from morello.errors import MorelloError, PluginDisabled, PluginError
+from morello.ir.impl import AllowedSteps
 from morello.kernels.target import Target
 from morello.paths import make_private
 from morello.plugins.registry import installed
+from morello.rewrites.allowed import confined
 from morello.untrusted import read_lines
 
 
@@ -57,6 +59,19 @@ def all_targets(*, strict: bool = False) -> list[Target]:
     return found
 
 
+def targets_of(store: SpecStore, *, strict: bool = False) -> list[Target]:
+    """Return all installed targets, and those without some steps for which a database has answers.
+
+    Faulty ones are skipped with a warning, or raise PluginError.
+    """
+    found = all_targets(strict=strict)
+    for name in maintenance.target_names(store):
+        target, _, steps = name.partition(" without ")
+        allowed = AllowedSteps(without=tuple(steps.strip("[]").split(", ")))
+        found += [confined(one, allowed) for one in found if steps and one.stored_name == target]
+    return found
+
+
 @attrs.frozen
 class DatabaseStats:
     """The contents of a database: counts by fingerprint, and measured programs by target.
@@ -82,7 +97,7 @@ class DatabaseStats:
 def database_stats(store: SpecStore) -> DatabaseStats:
     """Return the counts of a database's contents."""
     found = maintenance.summaries(store)
-    current = frozenset(map(fingerprint, all_targets())) if found else frozenset[str]()
+    current = frozenset(map(fingerprint, targets_of(store))) if found else frozenset[str]()
     return DatabaseStats(store.path, store.file.size(), found, current, measured.counts(store.file))
 
 
@@ -125,7 +140,7 @@ def outdated(store: SpecStore) -> tuple[list[Summary], list[Summary]]:
 
     Raises MorelloError if plugins are disabled, since the answers of their targets cannot be identified.
     """
-    targets = all_targets(strict=True)
+    targets = targets_of(store, strict=True)
     if disabled := dict.fromkeys(one.plugin.name for one in installed().disabled):
         raise MorelloError(
             f"plugins are disabled, so the answers of their targets cannot be identified: {', '.join(disabled)}",

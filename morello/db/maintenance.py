@@ -52,6 +52,13 @@ class Summary:
         return self.exact + self.none + self.lower
 
 
+def target_names(store: SpecStore) -> list[str]:
+    """Return the names of targets that have answers, whatever their fingerprints."""
+    query = "SELECT target FROM tables UNION SELECT target FROM programs WHERE fingerprint != '' ORDER BY 1"
+    with store.file.reading() as connection:
+        return [str(name) for (name,) in connection.execute(query)]
+
+
 def summaries(store: SpecStore) -> list[Summary]:
     """Return the counts of each fingerprint. `bytes` counts rows, without SQLite's own structures."""
     found: dict[str, Summary] = {}
@@ -114,7 +121,7 @@ class Difference:
     solved: SpecAnswer
 
     def __str__(self) -> str:
-        where = f"{self.spec.logical} within {list(self.spec.limits)} on {self.target.full_name}"
+        where = f"{self.spec.logical} within {list(self.spec.limits)} on {self.target.stored_name}"
         return f"{where}: stored is {self.stored}, solved {self.solved}"
 
 

@@ -122,7 +122,7 @@ def store_incumbent(file: DatabaseFile, target: Target, best: Incumbent) -> None
         record = {"cost": best.cost, "low": best.low, "expansions": best.expansions}
         row = ProgramText(
             fingerprint=fingerprint(target),
-            target=target.full_name,
+            target=target.stored_name,
             spec=spec_text(best.impl.spec),
             schedule=schedule_text(schedule_of(best.impl)),
             record=json.dumps(record),

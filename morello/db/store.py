@@ -186,7 +186,7 @@ class SpecStore:
             if key not in self._cache.tables:
                 found = next(read_tables(self.file, "fingerprint = ? AND labels = ?", *key), None)
                 if found and found.owner != FingerprintedTarget.of(target):
-                    raise self.file.damaged(f"a table of {target.full_name} has other levels than the target")
+                    raise self.file.damaged(f"a table of {target.stored_name} has other levels than the target")
                 self._cache.tables[key] = found
                 self._cache.boxes += len(found.boxes) if found else 0
             return self._cache.tables[key]

@@ -44,7 +44,7 @@ class FingerprintedTarget:
     def of(cls, target: Target) -> FingerprintedTarget:
         levels = zip(target.levels, target.grids, strict=True)
         texts = [f"{level.name}:{grid.capacity}/{grid.unit}/{grid.divisions}" for level, grid in levels]
-        return cls(fingerprint(target), target.full_name, " ".join(texts))
+        return cls(fingerprint(target), target.stored_name, " ".join(texts))
 
     @cached_property
     def grids(self) -> tuple[LimitGrid, ...]:

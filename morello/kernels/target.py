@@ -121,6 +121,11 @@ class Target(Machine):
         kernels = (name for name in whole.kernels_by_name if name not in self.kernels_by_name)
         return (*kernels, *(name for name in whole.rewrites_by_name if name not in self.rewrites_by_name))
 
+    @property
+    def stored_name(self) -> str:
+        """Return the full name, with the steps that are excluded, as databases have it."""
+        return f"{self.full_name} {AllowedSteps(without=self.excluded)}".rstrip()
+
     def tile_sizes(self, op: Operation) -> dict[int, frozenset[int]]:
         """Return the sizes of tiles that kernels for `op` ask for, by dimension; also kernels that are excluded."""
         if op not in self._tile_sizes:

@@ -88,6 +88,7 @@ def test_a_schedule_restricts_its_parts_one_by_one() -> None:
     assert morello.parse(open_.spec_file)["kernel"].impl == open_.impl
 
 
+@pytest.mark.slow
 def test_databases_keep_the_answers_of_each_set_of_steps_apart(goal: morello.Goal, tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "solved.db")
     whole = goal.synthesize(db=False)
@@ -123,3 +124,14 @@ def test_unknown_names_of_commands(cli: Cli, write: Write, refused: Refused) -> 
         cli("compile", path, "--without", "MultAd"), "no microkernel or rewrite 'MultAd'", "did you mean 'MultAdd'?"
     )
     refused(cli("run", path, "--using", ""), "no microkernel or rewrite ''")
+
+
+@pytest.mark.slow
+def test_databases_verify_restricted_answers_and_keep_them(goal: morello.Goal, cli: Cli, tmp_path: Path) -> None:
+    file = str(tmp_path / "solved.db")
+    goal.synthesize(db=file, without=[KERNEL])
+    (row,) = json.loads(cli("db", "stats", file, "--json").stdout)["fingerprints"]
+    assert (row["target"], row["current"]) == (f"x86_avx2 without [{KERNEL}]", True)
+    assert cli("db", "prune", file, "--dry-run").stdout == "there is nothing to drop\n"
+    cli("db", "import", str(tmp_path / "copy.db"), file)
+    assert " 0 wrong" in cli("db", "verify", str(tmp_path / "copy.db"), "--recompute", "--limit", "2").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from textwrap import shorten
 
 import attrs
 import click
@@ -106,7 +107,9 @@ def stats(file: str, as_json: bool, listed: int, drawn: PlotOptions) -> None:
         click.echo("nothing is stored")
         return
     columns = [Column("fingerprint"), *(Column(row["fingerprint"][:12], number=True) for row in rows)]
-    lines = [("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))]
+    names = [shorten(row["target"], 60, placeholder=" …") for row in rows]
+    targets = (name + ("" if row["current"] else " (not as installed)") for name, row in zip(names, rows, strict=True))
+    lines = [("target", *targets)]
     for name in ("tables", "rectangles", "unverified", "specs", "exact", "none", "lower", "unproven", "bytes"):
         lines.append(("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows)))
     print_table(columns, lines)
@@ -168,7 +171,8 @@ def verify(ctx: click.Context, file: str, drawn: SampleOptions, recompute: bool,
     """
     if limit is not None and not recompute:
         raise click.UsageError("--limit is an option of --recompute: give --recompute too")
-    store, targets = _open(file), api.all_targets()
+    store = _open(file)
+    targets = api.targets_of(store)
     faults = [*api.damage(store, targets)]
     for fault in faults:
         click.echo(f"error: damaged: {fault}", err=True)
@@ -257,6 +261,6 @@ def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) 
         click.echo("nothing was dropped")
         ctx.exit(1)
     before = store.file.size()
-    fingerprints, boxes = api.prune(store, api.all_targets(strict=True), lower=lower)
+    fingerprints, boxes = api.prune(store, api.targets_of(store, strict=True), lower=lower)
     sizes = f"{before:,} bytes became {store.file.size():,}"
     click.echo(f"dropped {fingerprints:,} fingerprints and {boxes:,} rectangles: {sizes}")

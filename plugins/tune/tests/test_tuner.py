@@ -154,6 +154,7 @@ def test_the_fastest_is_used_on_such_a_machine_and_is_not_called_optimal(
     assert morello_recorded_program(fresh(), elsewhere, None) is None
     elsewhere.keep_measured(done.goal.target, done.goal.spec, best)
     assert morello_recorded_program(fresh(), elsewhere, None) is not None
+    assert morello_recorded_program(fresh().allowing(without=["fit"]), elsewhere, None) is None
     assert measured_db.counts(elsewhere.file) == {"x86_avx2": 2}
     assert measured_db.drop(elsewhere.file) == 2
 
