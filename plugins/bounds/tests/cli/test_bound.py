@@ -221,7 +221,8 @@ def test_files_without_proofs(cli, write, refused, tmp_path):
     refused(cli(*arguments), "has no proofs for one", "--spec NAME")
     (report,) = json.loads(cli("bound", write(SPEC), "--json", "--no-db", "--profile", "base").stdout)
     for changed, words in (
-        ({"spec": "Matmul"}, "are for spec Matmul, not Matmul(1×8×8×16"),
+        ({"spec": "Matmul"}, "are for spec 'Matmul', not 'Matmul(1×8×8×16"),
+        ({"spec": "\x1b[31m"}, r"are for spec '\x1b[31m', not 'Matmul(1×8×8×16"),
         ({"boundaries": [{}]}, "these are not proofs: KeyError"),
         ({"prices": "dear"}, "these are not proofs: TypeError"),
     ):

@@ -164,7 +164,7 @@ def _verify_file(goals: Sequence[Goal], path: str, as_json: bool) -> None:
         entry = {**entries[goal.name]}
         for key, own in facts.items():
             if (claimed := entry.pop(key, None)) != own:
-                reason = f"the proofs in {path} are for {key} {claimed}, not {own}"
+                reason = f"the proofs in {path} are for {key} {repr(claimed)[:200]}, not {own!r}"
                 raise MorelloError(reason, "write new ones: `morello bound FILE --json`")
         entry.pop("checked", None)
         try:
