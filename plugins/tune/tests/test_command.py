@@ -101,6 +101,8 @@ def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
         (("--reuse", "missing.db"), "no database missing.db"),
         (("--trace", "/missing/trace"), "cannot write the trace"),
         (("-o", "/missing/best.spec"), "/missing/best.spec"),
+        (("-o", "."), "cannot write .: it is a directory"),
+        (("-o", "best.c"), "name a .spec file"),
         (("--profile", "nowhere"), "nowhere"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -163,7 +164,9 @@ def command(
         raise MorelloError(f"there are {len(goals)} Specs: {names}", "choose one with --spec NAME")
     if reuse and not Path(reuse).exists():
         raise MorelloError(f"no database {reuse}", "give --reuse the database of an earlier `morello tune`")
-    source = output and str(Path(output).with_suffix(".c"))
+    source = output and f"{os.path.splitext(output)[0]}.c"
+    if output and source == output:
+        raise MorelloError(f"-o {output} is the name of the C beside it", "name a .spec file")
     for path in filter(None, (output, source)):
         check_writable(path, click.get_current_context().params["file"])
     options = TuningOptions(
