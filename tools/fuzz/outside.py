@@ -31,7 +31,7 @@ from tools.fuzz.steps import Steps
 
 #: Specs that search proves in about a second.
 MEDIUM = Scale(
-    volumes=(64, 256, 1024, 4096, 16384, 131072),
+    volumes=(32, 64, 128, 256, 512, 1024, 2048, 4096, 131072),
     sizes=(1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 20, 24, 27, 32, 34, 48, 49, 64),
     last_sizes=(1, 3, 4, 7, 8, 8, 12, 13, 16, 16, 20, 24, 32, 32, 40, 48, 64, 96, 100, 128),
     windows=(1, 1, 2, 3, 3, 5, 7),
@@ -40,7 +40,7 @@ MEDIUM = Scale(
     limited=0.1,
 )
 #: Specs with more shapes below them are skipped, and those that take more expansions to prove.
-_SHAPES, _EXPANSIONS = 300, 2_000
+_SHAPES, _EXPANSIONS = 260, 1_000
 #: Specs examined below each that is drawn, and the least points of their iteration spaces.
 _BELOW, _LEAST = 6, 8
 #: Turns of search, of about 0.1 ms, for the cost of one part.

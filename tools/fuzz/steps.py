@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import attrs
@@ -28,6 +29,10 @@ _STRIPS = (2, 4, 8, 16, 32, 64)
 _SIZES = (3, 5, 6, 7, 10, 12, 14, 20, 24, 28, 40, 48, 56, 72, 80, 96)
 
 
+#: The most shapes that tiles may make.
+_SHAPES = 1_000
+
+
 @attrs.define(eq=False)
 class Steps:
     """Draws steps for the Specs below one goal.
@@ -43,12 +48,17 @@ class Steps:
 
     @classmethod
     def below(cls, goal: LogicalSpec, target: Target, rng: random.Random) -> Steps:
-        """Return the steps below a goal, with three usual sizes and three of any."""
-        sizes = [int(size) for size in goal.shape]
-        usual = {one for one in _SIZES if one < max(sizes)}
-        usual |= {one for size in sizes for one in range(1, size) if size % one == 0}
-        drawn = rng.sample(sorted(usual), min(3, len(usual))) + [rng.randint(1, max(sizes)) for _ in range(3)]
-        return cls(target, rng, tuple(sorted({*drawn})))
+        """Return the steps below a goal: usual sizes and any, as many as leave search few shapes."""
+        extents = [int(size) for size in goal.shape]
+        usual = {one for one in _SIZES if one < max(extents)}
+        usual |= {one for size in extents for one in range(1, size) if size % one == 0}
+        tried = rng.sample(sorted(usual), min(3, len(usual))) + [rng.randint(1, max(extents)) for _ in range(3)]
+        kept: list[int] = []
+        for size in rng.sample(tried, len(tried)):
+            more = [*kept, size]
+            if prod(size.bit_length() + sum(one < size for one in more) for size in extents) <= _SHAPES:
+                kept = more
+        return cls(target, rng, tuple(sorted({*kept})))
 
     def drawn(self, logical: LogicalSpec) -> Rewrite | None:
         """Return a step, which may be inapplicable, or None if the draw makes none."""
