@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         targets_of,
     )
     from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
-    from morello.api.goals import Goal
+    from morello.api.goals import Goal, Layouts
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
     from morello.api.parallel import synthesize_all
@@ -53,7 +53,7 @@ _NAMES = {
     "morello.api.databases": "DatabaseStats TablePlane database_stats drop_measured largest_tables "
     "measured_programs open_database outdated read_source table_plane targets_of",
     "morello.api.functions": "attention conv2d einsum gelu layer_norm matmul softmax",
-    "morello.api.goals": "Goal",
+    "morello.api.goals": "Goal Layouts",
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
     "morello.api.parallel": "synthesize_all",

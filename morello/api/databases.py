@@ -60,15 +60,17 @@ def all_targets(*, strict: bool = False) -> list[Target]:
 
 
 def targets_of(store: SpecStore, *, strict: bool = False) -> list[Target]:
-    """Return all installed targets, and those without some steps for which a database has answers.
+    """Return all installed targets, and those with other steps for which a database has answers.
 
     Faulty ones are skipped with a warning, or raise PluginError.
     """
     found = all_targets(strict=strict)
     for name in maintenance.target_names(store):
-        target, _, steps = name.partition(" without ")
-        allowed = AllowedSteps(without=tuple(steps.strip("[]").split(", ")))
-        found += [confined(one, allowed) for one in found if steps and one.stored_name == target]
+        narrow = name.removesuffix(f" {AllowedSteps(all_layouts=True)}")
+        target, _, steps = narrow.partition(" without ")
+        without = tuple(steps.strip("[]").split(", ")) if steps else ()
+        allowed = AllowedSteps(without=without, all_layouts=narrow != name)
+        found += [confined(one, allowed) for one in found if allowed and one.stored_name == target]
     return found
 
 

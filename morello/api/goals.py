@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -12,7 +12,7 @@ from morello.db.default import DatabaseLike, database
 from morello.db.measured import Measured
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
-from morello.errors import Inapplicable, NoImplementation
+from morello.errors import Inapplicable, MorelloError, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 from morello.ir.impl import AllowedSteps, Impl, Leaf, cost_and_peak, leaves
@@ -22,7 +22,7 @@ from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.progress import Listener, subscribe
-from morello.rewrites.allowed import check_names, confined
+from morello.rewrites.allowed import check_layouts, check_names, confined
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
@@ -42,6 +42,9 @@ from morello.schedule import (
 )
 from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
+
+#: The layouts of moves: those that the target offers, or all.
+Layouts: TypeAlias = Literal["offered", "all"]
 
 if TYPE_CHECKING:
     from morello.search.session import SearchSession
@@ -226,6 +229,7 @@ class Goal:
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
 
         def find(spec: Spec, allowed: AllowedSteps) -> Impl:
+            check_layouts(spec, self.target, allowed)
             with self.searches.using(None, allowed=allowed) as search:
                 return search.synthesize(spec)
 
@@ -284,13 +288,16 @@ class Goal:
             before_search=None if before == position.impl else before,
         )
 
-    def allowing(self, using: Sequence[str] = (), without: Sequence[str] = ()) -> Goal:
+    def allowing(self, using: Sequence[str] = (), without: Sequence[str] = (), layouts: Layouts = "offered") -> Goal:
         """Let a search for what is open now take only some steps, by the names of kernels and rewrites.
 
         `using` kernels are the only ones for their operations, `using` rewrites the only ones besides `select`. Names
-        add to those given before. Raises MorelloError for an unknown one.
+        add to those given before. With `layouts="all"`, moves have more layouts than the target offers; search raises
+        MorelloError if these are too many. Raises MorelloError for an unknown name.
         """
-        allowed = AllowedSteps(tuple(using), tuple(without))
+        if layouts not in get_args(Layouts):
+            raise MorelloError(f"layouts={layouts!r}", "pass 'offered' or 'all'")
+        allowed = AllowedSteps(tuple(using), tuple(without), layouts == "all")
         check_names(self.target, allowed)
         return attrs.evolve(self, position=apply(self.position, (Synthesize(allowed),), self.target, Leaf))
 
@@ -301,18 +308,19 @@ class Goal:
         budget: SearchBudget | None = None,
         using: Sequence[str] = (),
         without: Sequence[str] = (),
+        layouts: Layouts = "offered",
     ) -> Goal:
         """Implement all open Specs by a search, which proves the optimum unless the `budget` ends it.
 
-        `using` and `without` are those of `allowing`.
+        `using`, `without` and `layouts` are those of `allowing`.
 
         `db` is a database, open or as a path, by default the user's own, or False for none. `progress` is a function
         called with search's progress, by default a display on a terminal or in a notebook, or False for none. Raises
         NoImplementation if a Spec has no program, and MorelloError if the budget is too small to find one, or if the
         database cannot be used.
         """
-        if using or without:
-            return self.allowing(using, without).synthesize(db, progress, budget)
+        if using or without or layouts != "offered":
+            return self.allowing(using, without, layouts).synthesize(db, progress, budget)
         store = database(db)
         with subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener:
             return self._synthesized(store, listener, budget)
@@ -332,6 +340,7 @@ class Goal:
             return found.impl
 
         def find(spec: Spec, allowed: AllowedSteps) -> Impl:
+            check_layouts(spec, self.target, allowed)
             known = db.program(confined(self.target, allowed), spec) if db else None
             if known is not None:
                 return known

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from morello.api.goals import Goal
+from morello.api.goals import Goal, Layouts
 from morello.api.kernel import Kernel
 from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
@@ -90,15 +90,16 @@ def synthesize(
     budget: SearchBudget | None = None,
     using: Sequence[str] = (),
     without: Sequence[str] = (),
+    layouts: Layouts = "offered",
 ) -> Impl:
     """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
 
     With a `budget`, return the best program found; `Goal.low` is the proven lower bound. `what` may be the text of a
     Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile` and `cpu` are those of
-    `parse`, `db` and `progress` those of `Goal.synthesize`, `using` and `without` those of `Goal.allowing`. Raises
-    NoImplementation without a program, and the errors of `parse`.
+    `parse`, `db` and `progress` those of `Goal.synthesize`, `using`, `without` and `layouts` those of `Goal.allowing`.
+    Raises NoImplementation without a program, and the errors of `parse`.
     """
-    return goal_from(what, target, profile, cpu).synthesize(db, progress, budget, using, without).impl
+    return goal_from(what, target, profile, cpu).synthesize(db, progress, budget, using, without, layouts).impl
 
 
 def compile(
@@ -114,13 +115,14 @@ def compile(
     measured: bool = True,
     using: Sequence[str] = (),
     without: Sequence[str] = (),
+    layouts: Layouts = "offered",
 ) -> Kernel:
     """Return the kernel of a goal: synthesize open Specs, then emit C, which is built at the first call.
 
     If `measured`, a program that `tune` measured to be the fastest on such a machine replaces the search, unless steps
     are excluded. Raises what `synthesize` raises, and ToolchainError without a C compiler.
     """
-    start = goal_from(what, target, profile, cpu).allowing(using, without)
+    start = goal_from(what, target, profile, cpu).allowing(using, without, layouts)
     done: Goal | None = installed().recorded_program(start, database(db), cc) if measured else None
     done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
     return Kernel(done, done.program, cc)

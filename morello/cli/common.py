@@ -261,9 +261,21 @@ def with_steps(command: Command) -> Command:
         help="Search with these microkernels only for their operations, and with no other rewrites if some are named.",
     )
     @click.option("--without", metavar="NAME,...", callback=_names, help="Search without these kernels and rewrites.")
+    @click.option(
+        "--layouts",
+        type=click.Choice(["offered", "all"]),
+        default="offered",
+        help="The layouts of new buffers that search tries; all are too many for large Specs.",
+    )
     @functools.wraps(command)
-    def wrapped(goals: Sequence[api.Goal], using: tuple[str, ...], without: tuple[str, ...], **options: Any) -> None:
-        command(goals=[goal.allowing(using, without) for goal in goals], **options)
+    def wrapped(
+        goals: Sequence[api.Goal],
+        using: tuple[str, ...],
+        without: tuple[str, ...],
+        layouts: api.Layouts,
+        **options: Any,
+    ) -> None:
+        command(goals=[goal.allowing(using, without, layouts) for goal in goals], **options)
 
     return wrapped
 

@@ -50,12 +50,14 @@ def _statement(source: Source, target: Target, node: StatementNode, depth: int) 
 
 
 def _synthesize(source: Source, target: Target, node: StatementNode) -> Synthesize:
-    """Return the statement with the names after USING and WITHOUT. Raises SourceError at an unknown one."""
+    """Return the statement with its names and layouts. Raises SourceError at an unknown name."""
     allowed, field = ANY_STEPS, ""
     for token in node.atoms:
         assert isinstance(token, Token)
         if token.type in ("USING", "WITHOUT"):
             field = str(token)
+        elif token.type == "ALL_LAYOUTS":
+            allowed += AllowedSteps(all_layouts=True)
         elif token.type == "WORD":
             one = AllowedSteps(**{field: (str(token),)})
             with source.at(span(token)):

@@ -320,6 +320,7 @@ WORDS = {
     "FOR": "`for TARGET`",
     "USING": "`using [...]`",
     "WITHOUT": "`without [...]`",
+    "ALL_LAYOUTS": "`with all layouts`",
     "WORD": "a name",
     "INT": "a number",
     "FLOAT": "a decimal number",

@@ -120,23 +120,27 @@ class KernelCall(Expansion):
 class AllowedSteps:
     """The steps that a search may take, by names of kernels and rewrites; all without any name.
 
-    `using` kernels are the only ones for their operations, and `using` rewrites the only ones besides `select`.
+    `using` kernels are the only ones for their operations, and `using` rewrites the only ones besides `select`. With
+    `all_layouts`, moves have more layouts than the target lists: those of `every_layout`.
     """
 
     using: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    all_layouts: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.using or self.without)
+        return bool(self.using or self.without or self.all_layouts)
 
     def __str__(self) -> str:
         lists = (("using", self.using), ("without", self.without))
-        return " ".join(f"{word} [{', '.join(names)}]" for word, names in lists if names)
+        words = [f"{word} [{', '.join(names)}]" for word, names in lists if names]
+        return " ".join([*words, *(["with all layouts"] if self.all_layouts else [])])
 
     def __add__(self, other: AllowedSteps) -> AllowedSteps:
         """Return the names of both."""
         using, without = (*self.using, *other.using), (*self.without, *other.without)
-        return AllowedSteps(tuple(dict.fromkeys(using)), tuple(dict.fromkeys(without)))
+        more = self.all_layouts or other.all_layouts
+        return AllowedSteps(tuple(dict.fromkeys(using)), tuple(dict.fromkeys(without)), more)
 
 
 ANY_STEPS = AllowedSteps()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cache, lru_cache, partial
+from itertools import permutations, product
 from typing import Any, overload
 
 import attrs
@@ -318,6 +319,26 @@ def name_of(layout: Layout, shape: Sequence[Num]) -> str | None:
             if build and layout.dims == tuple(one for one in build(len(shape)).dims if shape[one.dim] != 1):
                 return name
     return None
+
+
+def every_layout(extents: Sequence[int], packs: Sequence[int], odd_evens: Sequence[int]) -> Iterator[Layout]:
+    """Yield the layouts of [Kaufman2025] §4 for tensors of at most these extents.
+
+    These are all orders of dimensions, and each with at most one strip of each dimension, in any order of strips.
+    Dimensions of size 1 come first; strips as long as a dimension are orders already, unless they are odd-even.
+    """
+    units = tuple(Dynamic(dim) for dim, size in enumerate(extents) if size == 1)
+    long = [dim for dim, size in enumerate(extents) if size > 1]
+    strips = {
+        dim: [*(Packed(dim, size) for size in packs if size < extents[dim])]
+        + [OddEven(dim, size) for size in odd_evens if size <= extents[dim]]
+        for dim in long
+    }
+    for order in permutations(long):
+        for count in range(len(long) + 1):
+            for stripped in permutations(long, count):
+                for chosen in product(*(strips[dim] for dim in stripped)):
+                    yield Layout((*units, *map(Dynamic, order), *chosen))
 
 
 def with_strips(base: Layout, packs: Sequence[int], odd_evens: Sequence[int]) -> tuple[Layout, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 
 import attrs
 
 from morello.errors import PluginError, remedy
+from morello.ir.dtypes import DType
 from morello.ir.impl import ANY_STEPS, AllowedSteps, Impl, StepLike
+from morello.ir.layout import Layout, every_layout
 from morello.ir.ops import Operation
 from morello.ir.program import Program
 from morello.ir.signature import Signature
@@ -114,6 +117,15 @@ class Target(Machine):
     def kernels_by_name(self) -> dict[str, Microkernel]:
         return {kernel.name: kernel for kernel in self.kernels}
 
+    def every_layout(self, dtype: DType, extents: Sequence[int], most: int | None = None) -> tuple[Layout, ...]:
+        """Return all layouts of tensors of at most these extents, or `most` of them, those that search offers first.
+
+        Strips are of 2 values or a vector, and odd-even ones of two vectors.
+        """
+        vectors = {size for level in self.levels for size in self.vector_sizes(level, dtype)}
+        found = every_layout(extents, sorted({2, *vectors}), sorted(2 * size for size in vectors))
+        return tuple(dict.fromkeys((*self.layouts(dtype, len(extents)), *islice(found, most))))
+
     @property
     def excluded(self) -> tuple[str, ...]:
         """Return the names of the kernels and rewrites of the whole target that this one lacks."""
@@ -123,8 +135,9 @@ class Target(Machine):
 
     @property
     def stored_name(self) -> str:
-        """Return the full name, with the steps that are excluded, as databases have it."""
-        return f"{self.full_name} {AllowedSteps(without=self.excluded)}".rstrip()
+        """Return the full name, with the steps that are excluded and all layouts, as databases have it."""
+        allowed = AllowedSteps(without=self.excluded, all_layouts=self.allowed.all_layouts)
+        return f"{self.full_name} {allowed}".rstrip()
 
     def tile_sizes(self, op: Operation) -> dict[int, frozenset[int]]:
         """Return the sizes of tiles that kernels for `op` ask for, by dimension; also kernels that are excluded."""

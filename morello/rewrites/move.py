@@ -26,6 +26,7 @@ from morello.rewrites.base import (
     Vector,
     Word,
     argument,
+    largest,
     layout_name,
     masked,
     pending_dims,
@@ -229,7 +230,7 @@ def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DTyp
 
 
 def _layouts(
-    level: MemoryLevel, buffer: NewBuffer, dtype: DType, shape: tuple[Num, ...], target: Machine, *, plain: bool
+    level: MemoryLevel, buffer: NewBuffer, dtype: DType, shape: tuple[Num, ...], target: Target, *, plain: bool
 ) -> list[Layout | str | None]:
     """Return the layouts that search tries for a new buffer; None keeps the operand's own. `plain`: without strips.
 
@@ -237,7 +238,10 @@ def _layouts(
     """
     if level.kind == "scalar":
         return [None]
-    offered = [layout for layout in target.layouts_of(buffer, dtype) if not (plain and layout.has_strips)]
+    if target.allowed.all_layouts:
+        offered = [*target.every_layout(dtype, [largest(size) for size in shape])]
+    else:
+        offered = [layout for layout in target.layouts_of(buffer, dtype) if not (plain and layout.has_strips)]
     if not is_batch(shape):
         distinct: dict[tuple[Layout, int] | None, Layout] = {}
         for layout in offered:

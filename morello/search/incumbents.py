@@ -245,11 +245,12 @@ def restricted(target: Target) -> list[Target]:
     """Return the target with fewer tile sizes and layouts, coarse to fine: subspaces of its own space."""
 
     def layouts(dtype: DType, rank: int) -> list[Layout]:
-        offered = target.layouts(dtype, rank)
+        offered = (target.whole or target).layouts(dtype, rank)
         plain = [layout for layout in offered if not layout.has_strips]
         return [*plain[:1], *plain[1:][1 - _PLAIN :], *(one for one in offered if _declared(one, dtype, target))]
 
-    few = attrs.evolve(target, info=attrs.evolve(target.info, layouts=layouts))
+    allowed = attrs.evolve(target.allowed, all_layouts=False)
+    few = attrs.evolve(target, info=attrs.evolve(target.info, layouts=layouts), allowed=allowed)
     # Powers of 8 are no subset of powers of 4.
     finer = (bits for bits in _SIZE_BITS if bits > target.size_bits and bits % target.size_bits == 0)
     return [attrs.evolve(few, size_bits=bits) for bits in finer]

@@ -224,7 +224,11 @@ STEPS = [
     (f"split ‹{10**30}›", f"'{10**30}' is too large", "2^63"),
     ("tile ‹[›1, 2", "'[' is never closed", "expected `,` or `]`"),
     ("tile [1, ‹x›]", "unexpected 'x'", "expected a number"),
-    ("synthesize ‹1›", "unexpected '1'", "expected `using [...]`, `without [...]`, the end of the line or"),
+    (
+        "synthesize ‹1›",
+        "unexpected '1'",
+        "expected `using [...]`, `without [...]`, `with all layouts`, the end of the line or",
+    ),
     ("synthesize ‹witout› [tile]", "unexpected 'witout'", "did you mean 'without'?"),
     ("synthesize without [tile, ‹VecMove›]", "tiny has no microkernel or rewrite 'VecMove'", "mean 'VectorMove'? tiny"),
     ("synthesize using [‹tlie›]", "tiny has no microkernel or rewrite 'tlie'", "did you mean 'tile'?"),
