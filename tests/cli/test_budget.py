@@ -9,7 +9,7 @@ import pytest
 
 FOUND: dict[tuple[str, ...], tuple[int, int]] = {}
 #: A few programs are found before the cheapest; the first costs more.
-SPEC = "spec some = (Conv(1×2×2×3×3×2×2, L1, L1, L1, serial), [12, 32, 128, 0, 0])\n"
+SPEC = "spec some = (Conv(1×3×2×5×3×2×2, GL, GL, GL, serial), [12, 64, 256, 0, 0])\n"
 
 
 @pytest.fixture(autouse=True)
