@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -103,6 +104,20 @@ def test_any_budget_gives_a_program(avx2: Target, text: str, budget: SearchBudge
     assert found.low < found.cost == cost_and_peak(found.impl).cost
     assert fits(cost_and_peak(found.impl).peak, spec.limits)
     assert SearchSession(avx2).search_within(spec, budget) == found
+
+
+@pytest.mark.slow
+def test_a_deadline_ends_set_up_too(avx2: Target) -> None:
+    """An LSTM step, whose tables take seconds and whose bounds take minutes."""
+    gates = "i = Sigmoid(a), a = Matmul(x, wi), g = Tanh(b), b = Matmul(x, wg), o = Sigmoid(d), d = Matmul(x, wo)"
+    cell = "h = Mul(o, t), t = Tanh(n), n = Add(k, u), k = Mul(f, c), f = Sigmoid(p), u = Mul(i, g)"
+    weights = ", ".join(f"{name}: (1×64×128, GL)" for name in ("wi", "wg", "wo"))
+    states = ", ".join(f"{name}: (1×32×128, GL)" for name in "pch")
+    spec = parse_spec(f"Compose([{cell}, {gates}], [x: (1×32×64, GL), {weights}, {states}], serial)", avx2)
+    before = time.process_time()
+    found = SearchSession(avx2).search_within(spec, SearchBudget(seconds=1))
+    assert time.process_time() - before < 4
+    assert found.low < found.cost < 3_000_000
 
 
 def test_a_budget_may_end_a_search_without_a_program(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from morello.ir.limits import Limits
 from morello.search.arrays import Bools, Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit_steps
+from morello.search.budget import check_budget
 from morello.search.tables.limits import LimitCodes, reachable_levels
 from morello.search.tables.operand_states import least
 from morello.search.tables.shapes import Key
@@ -108,6 +109,7 @@ class Relaxed:
         self.order = self._order()
         self._close(goals)
         for bounds in self.by_key.values():
+            check_budget()
             self._lay_out(bounds)
 
     def of(self, kind: type[T]) -> T:
@@ -150,6 +152,7 @@ class Relaxed:
             key = max(waiting, key=places.__getitem__)
             new = self.by_key[key].enter(np.concatenate(waiting.pop(key)))
             for way in (way for steps in self.steps for way in steps.transitions(key, new)) if len(new) else ():
+                check_budget()
                 found.append((key, new[way.rows], way))
                 for below, classes in way.parts:
                     waiting.setdefault(below, []).append(classes)
@@ -165,6 +168,7 @@ class Relaxed:
         solvable = np.zeros(sum(counts), dtype=np.bool_)
         alike: dict[int, list[Ints]] = {}
         for key, classes, way in transitions:
+            check_budget()
             nodes = [(key, classes), *(way.parts[part] for part in way.needed)]
             numbers = [first[key] + self.by_key[key].number(classes) for key, classes in nodes]
             alike.setdefault(len(numbers), []).append(np.stack(numbers))

@@ -18,6 +18,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.search.arrays import Bools, Ints, distinct_numbers
+from morello.search.budget import check_budget
 from morello.search.tables.operand_states import States
 from morello.search.tables.shapes import (
     DTypes,
@@ -125,6 +126,7 @@ class LoopTables(StepTables):
         batch = neutral_batch(space, self.target)
         for place, rewrite in self.rewrites(self.target):
             for index, step in enumerate(rewrite.steps(batch, self.target)):
+                check_budget()
                 yield from self._tabulate(space, batch, step, Priority(place, index).pack())
 
     def _tabulate(self, space: Space, batch: LogicalSpec, step: Rewrite, priority: int) -> Iterator[LoopTable]:

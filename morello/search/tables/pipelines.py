@@ -21,6 +21,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, select_cells, within
 from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage, lifetimes
 from morello.search.arrays import Ints
+from morello.search.budget import check_budget
 from morello.search.tables.operand_states import States, images
 from morello.search.tables.shapes import (
     DTypes,
@@ -172,6 +173,7 @@ class PipelineTables(StepTables):
         for place, rewrite in self.rewrites(self.target):
             planned: dict[Rewrite, list[_Planned]] = {}
             for index, step in enumerate(_steps(rewrite, batch, self.target)):
+                check_budget()
                 with contextlib.suppress(Inapplicable):
                     if step.without_buffers() not in planned:
                         plans = [self._planned(plan, batch, space) for plan in _plans(step, batch, self.target)]

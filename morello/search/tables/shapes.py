@@ -24,6 +24,7 @@ from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, RewriteCase, cases_within, masked, select_cells
 from morello.search.arrays import Bools, Ints, distinct_numbers
+from morello.search.budget import check_budget
 
 DTypes = tuple[DType, ...]
 
@@ -153,6 +154,7 @@ class Spaces:
             if new := self._new(key):
                 for kind in kinds:
                     for typed_key, shape in kind.reach(new, [*self.dtypes[key]], target):
+                        check_budget()
                         self._note(typed_key, shape)
         self.tensors = self._number_tensors()
 
