@@ -21,8 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.specs import SPECS
-from morello.api import DEFAULT_EXPANSIONS
-from morello.search.budget import SearchBudget, available_memory, resident, uncollected
+from morello.search.budget import SearchBudget, resident, uncollected
 from morello.search.library import library
 from morello.search.progress import Phase, Progress
 from morello.search.session import SearchSession
@@ -69,8 +68,7 @@ def begun(name: str, target: str) -> tuple[Taken]:
 
     def begin() -> None:
         with suppress(_Begun):
-            budget = SearchBudget(expansions=DEFAULT_EXPANSIONS, memory=available_memory() // 2)
-            SearchSession(made, progress=report).search_within(spec, budget)
+            SearchSession(made, progress=report).search_within(spec, SearchBudget.default())
 
     return (taken(begin),)
 

@@ -95,6 +95,10 @@ class SetAside(MorelloWarning):
     """A database that was renamed and made again, since it has an older format or is damaged."""
 
 
+class MemoryLimited(MorelloWarning):
+    """A search that reached its memory limit, so that with more memory it might find another program."""
+
+
 class PluginDisabled(MorelloWarning):
     """An installed plugin that fails or breaks a rule, and is left out for it."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
     from morello.api.parallel import synthesize_all
-    from morello.api.pipeline import DEFAULT_EXPANSIONS, compile, goal, goal_from, parse, synthesize
+    from morello.api.pipeline import compile, goal, goal_from, parse, synthesize, tuned
     from morello.api.precomputing import is_spec, parse_families, precompute, specs_up_to
     from morello.api.rooflines import Roofline, roofline
     from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from morello.report.explanation import Explanation
     from morello.run.arrays import empty, pack, unpack
     from morello.run.metrics import Reading
-    from morello.search.budget import SearchBudget, available_memory
+    from morello.search.budget import DEFAULT_EXPANSIONS, SearchBudget, available_memory
     from morello.verify.check import CheckReport
     from morello.verify.reference import REFERENCE_NAME, reference_target
 
@@ -57,7 +57,7 @@ _NAMES = {
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
     "morello.api.parallel": "synthesize_all",
-    "morello.api.pipeline": "DEFAULT_EXPANSIONS compile goal goal_from parse synthesize",
+    "morello.api.pipeline": "compile goal goal_from parse synthesize tuned",
     "morello.api.precomputing": "is_spec parse_families precompute specs_up_to",
     "morello.api.rooflines": "Roofline roofline",
     "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
@@ -75,7 +75,7 @@ _NAMES = {
     "morello.report.explanation": "Explanation",
     "morello.run.arrays": "empty pack unpack",
     "morello.run.metrics": "Reading",
-    "morello.search.budget": "SearchBudget available_memory",
+    "morello.search.budget": "DEFAULT_EXPANSIONS SearchBudget available_memory",
     "morello.verify.check": "CheckReport",
     "morello.verify.reference": "REFERENCE_NAME reference_target",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -12,7 +14,7 @@ from morello.db.default import DatabaseLike, database
 from morello.db.measured import Measured
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
-from morello.errors import Inapplicable, MorelloError, NoImplementation
+from morello.errors import Inapplicable, MemoryLimited, MorelloError, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 from morello.ir.impl import AllowedSteps, Impl, Leaf, cost_and_peak, leaves
@@ -40,14 +42,11 @@ from morello.schedule import (
     schedule_text,
     with_child,
 )
-from morello.search.budget import SearchBudget
+from morello.search.budget import SearchBudget, watch_memory
 from morello.search.progress import Progress
 
 #: The layouts of moves: those that the target offers, or all.
 Layouts: TypeAlias = Literal["offered", "all"]
-
-if TYPE_CHECKING:
-    from morello.search.session import SearchSession
 
 
 @attrs.frozen(repr=False)
@@ -64,6 +63,8 @@ class Goal:
     searches: Searches = attrs.field(eq=False)
     #: Proven lower bounds of the costs of Specs whose programs are not proven optimal.
     bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], eq=False)
+    #: Whether a memory limit ended its search, or may have changed its program.
+    memory_reached: bool = attrs.field(default=False, eq=False)
     #: The signature of its program; None for the operation's names in the Spec's order.
     signature: Signature | None = None
     #: The implementation before search completed it; None without a search.
@@ -225,17 +226,53 @@ class Goal:
         return schedule_text(schedule_of(self.impl))
 
     def apply(self, schedule: Schedule | str) -> Goal:
-        """Apply a schedule, or its text."""
+        """Apply a schedule, or its text. The step `synthesize` searches as the method does by default."""
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
+        return self._applied(steps, lambda: database(None), None, None)
+
+    def _applied(
+        self,
+        steps: Schedule,
+        db: Callable[[], SpecStore | None],
+        progress: Callable[[Progress], None] | None,
+        budget: SearchBudget | None,
+    ) -> Goal:
+        bounds, key = dict(self.bounds), (self.name, self.scheduled)
+
+        def search_in(store: SpecStore | None, spec: Spec, allowed: AllowedSteps) -> Impl:
+            with self.searches.using(store, progress, allowed, key) as search:
+                found = search.search_within(spec, budget or SearchBudget.default())
+            if found.low < found.cost:
+                # Of two searches by other steps, the lower bound holds for both.
+                bounds[spec] = min(found.low, bounds.get(spec, found.low))
+            return found.impl
 
         def find(spec: Spec, allowed: AllowedSteps) -> Impl:
             check_layouts(spec, self.target, allowed)
-            with self.searches.using(None, allowed=allowed) as search:
-                return search.synthesize(spec)
+            store = db()
+            with store.snapshot() if store else nullcontext():
+                if store and (known := store.program(confined(self.target, allowed), spec)):
+                    return known
+                try:
+                    return search_in(store, spec, allowed)
+                except NoImplementation:
+                    if not self.searches.used_database(store):
+                        raise
+                # The database may be wrong: search without it before reporting failure.
+                return search_in(None, spec, allowed)
 
-        position = apply(self.position, steps, self.target, find)
+        with watch_memory() as limits:
+            position = apply(self.position, steps, self.target, find)
+        if limits:
+            warn_of_memory(self.name)
         before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl
-        return attrs.evolve(self, position=position, before_search=None if before == position.impl else before)
+        return attrs.evolve(
+            self,
+            position=position,
+            bounds=bounds,
+            before_search=None if before == position.impl else before,
+            memory_reached=self.memory_reached or bool(limits),
+        )
 
     def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
         """Apply a loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
@@ -285,6 +322,7 @@ class Goal:
             self,
             position=position,
             bounds={**self.bounds, **inner.bounds},
+            memory_reached=self.memory_reached or inner.memory_reached,
             before_search=None if before == position.impl else before,
         )
 
@@ -310,52 +348,23 @@ class Goal:
         without: Sequence[str] = (),
         layouts: Layouts = "offered",
     ) -> Goal:
-        """Implement all open Specs by a search, which proves the optimum unless the `budget` ends it.
+        """Implement all open Specs by a search.
 
+        The `budget` is by default `SearchBudget.default()`: the search returns the database's program, if it has one,
+        else it ends after about ten seconds. With `SearchBudget()` it goes on to the proof. `db` is a database, open or
+        as a path, by default the user's own, or False for none. `progress` is a function called with search's progress,
+        by default a display on a terminal or in a notebook, or False for none. Raises NoImplementation if a Spec has no
+        program, and MorelloError if the budget is too small to find one, or if the database cannot be used.
         `using`, `without` and `layouts` are those of `allowing`.
-
-        `db` is a database, open or as a path, by default the user's own, or False for none. `progress` is a function
-        called with search's progress, by default a display on a terminal or in a notebook, or False for none. Raises
-        NoImplementation if a Spec has no program, and MorelloError if the budget is too small to find one, or if the
-        database cannot be used.
         """
         if using or without or layouts != "offered":
             return self.allowing(using, without, layouts).synthesize(db, progress, budget)
         store = database(db)
-        with subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener:
-            return self._synthesized(store, listener, budget)
-
-    def _synthesized(
-        self, db: SpecStore | None, progress: Callable[[Progress], None] | None, budget: SearchBudget | None
-    ) -> Goal:
-        bounds = dict(self.bounds)
-
-        def search_for(search: SearchSession, spec: Spec) -> Impl:
-            if budget is None:
-                return search.synthesize(spec)
-            found = search.search_within(spec, budget)
-            if found.low < found.cost:
-                # Of two searches by other steps, the lower bound holds for both.
-                bounds[spec] = min(found.low, bounds.get(spec, found.low))
-            return found.impl
-
-        def find(spec: Spec, allowed: AllowedSteps) -> Impl:
-            check_layouts(spec, self.target, allowed)
-            known = db.program(confined(self.target, allowed), spec) if db else None
-            if known is not None:
-                return known
-            try:
-                with self.searches.using(db, progress, allowed) as search:
-                    return search_for(search, spec)
-            except NoImplementation:
-                if not self.searches.used_database(db):
-                    raise
-            # The database may be wrong: search without it before reporting failure.
-            with self.searches.using(None, progress, allowed) as search:
-                return search_for(search, spec)
-
-        position = apply(self.position, (Synthesize(),), self.target, find)
-        return attrs.evolve(self, position=position, bounds=bounds, before_search=self.scheduled)
+        with (
+            subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener,
+            store.snapshot() if store else nullcontext(),
+        ):
+            return self._applied((Synthesize(),), lambda: store, listener, budget)
 
     def _step(self, step: Rewrite) -> Goal:
         if step.keyword not in self.target.rewrites_by_name:
@@ -364,6 +373,13 @@ class Goal:
                 f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
             )
         return self.apply((step,))
+
+
+def warn_of_memory(name: str) -> None:
+    """Warn that a search reached its memory limit."""
+    remedy = "--memory, or budget=SearchBudget(memory=...)"
+    what = f"{name}: search reached its memory limit; with more it may find another program: {remedy}"
+    warnings.warn(what, MemoryLimited, stacklevel=4)
 
 
 def _unpickled(_target: Target, fields: Mapping[str, Any]) -> Goal:

@@ -327,7 +327,7 @@ class Kernel:
             with subscribe(progress, f"runner-ups of {goal.name}", before, kept) as listener:
 
                 def best(spec: Spec, allowed: AllowedSteps) -> tuple[RunnerUp, ...]:
-                    with goal.searches.using(store, listener, allowed) as search:
+                    with goal.searches.using(store, listener, allowed, (goal.name, goal.scheduled)) as search:
                         return ranked(search.alternatives(spec, runner_ups))
 
                 found = find_runner_ups(best, goal.scheduled, self.impl)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.synchronize import Semaphore
 
 import attrs
 
-from morello.api.goals import Goal
+from morello.api.goals import Goal, warn_of_memory
+from morello.db.default import DatabaseLike, database
 from morello.db.store import SpecStore
-from morello.errors import MorelloError, NoImplementation, Undecided
+from morello.errors import MemoryLimited, MorelloError, NoImplementation, Undecided
 from morello.interrupt import result_of
 from morello.progress import Spinner
 from morello.search.budget import SearchBudget
@@ -33,12 +36,15 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
         budget = attrs.evolve(budget, memory=budget.memory // jobs)
     # The threads of progress displays do not survive a fork.
     context = multiprocessing.get_context("spawn")
+    ready = context.Semaphore(0)
     with (
         Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"),
-        ProcessPoolExecutor(jobs, context, _end_with_parent) as pool,
+        ProcessPoolExecutor(jobs, context, _start, (_source(db), ready)) as pool,
     ):
         try:
-            waiting = [pool.submit(_search, goal, db.path if db else None, budget) for goal in goals]
+            with _unchanged(db):
+                waiting = [pool.submit(_search, goal, budget) for goal in goals]
+                _await(ready, jobs, waiting)
             return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
         except BrokenProcessPool as error:
             raise MorelloError(
@@ -52,8 +58,38 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
             raise
 
 
-def _end_with_parent() -> None:
-    """Let this process end when its parent does, however that ends."""
+def _source(db: SpecStore | None) -> DatabaseLike:
+    """Return what opens a database in another process, where failures of the default one are warnings, too."""
+    return False if db is None or db.failed else None if db.tolerant else db.path
+
+
+@contextmanager
+def _unchanged(db: SpecStore | None) -> Generator[None]:
+    """Keep other processes from writing within a block, so that all workers see the same state of the file."""
+    with ExitStack() as stack:
+        # Without the right to write, the file is read as it is.
+        with suppress(MorelloError):
+            if db and not db.failed:
+                stack.enter_context(db.file.writing())
+        yield
+
+
+def _await(ready: Semaphore, jobs: int, waiting: Sequence[Future[Goal]]) -> None:
+    """Wait until all workers see the database, or one has failed."""
+    for _ in range(jobs):
+        while not ready.acquire(timeout=0.05):
+            if any(one.done() and (one.cancelled() or one.exception()) for one in waiting):
+                return
+
+
+#: The database of this process, and what closes its snapshot.
+_db: SpecStore | None = None
+_open = ExitStack()
+
+
+def _start(source: DatabaseLike, ready: Semaphore) -> None:
+    """Start a worker, which ends when its parent does, however that ends. Its searches see one state of the file."""
+    global _db
     parent = multiprocessing.parent_process()
     assert parent
 
@@ -62,15 +98,25 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+    _db = database(source)
+    if _db:
+        _open.enter_context(_db.snapshot())
+    ready.release()
 
 
-def _search(goal: Goal, db: Path | None, budget: SearchBudget) -> Goal:
-    return goal.synthesize(db=db or False, progress=False, budget=budget)
+def _search(goal: Goal, budget: SearchBudget) -> Goal:
+    # The parent warns.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MemoryLimited)
+        return goal.synthesize(_db or False, False, budget)
 
 
 def _result(goal: Goal, found: Future[Goal]) -> Goal:
     """Return the result of a process, with the searches of this process."""
     try:
-        return attrs.evolve(result_of(found), searches=goal.searches)
+        done = attrs.evolve(result_of(found), searches=goal.searches)
     except (NoImplementation, Undecided) as error:
         raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
+    if done.memory_reached:
+        warn_of_memory(goal.name)
+    return done

@@ -11,6 +11,7 @@ from morello.api.goals import Goal, Layouts
 from morello.api.kernel import Kernel
 from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
+from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse as parse_file
 from morello.frontend.parser import parse_signed
@@ -23,9 +24,6 @@ from morello.progress import Listener
 from morello.schedule import Position, apply
 from morello.search.budget import SearchBudget
 from morello.untrusted import read_file
-
-#: The default budget of searches without a proof, in expansions: about ten seconds.
-DEFAULT_EXPANSIONS = 1_200_000
 
 _UNNAMED = "<text>"
 #: The start of a Spec file and of a single Spec, after comments.
@@ -92,12 +90,11 @@ def synthesize(
     without: Sequence[str] = (),
     layouts: Layouts = "offered",
 ) -> Impl:
-    """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
+    """Return the best program of a Spec, or the best completion of a goal that is scheduled in part.
 
-    With a `budget`, return the best program found; `Goal.low` is the proven lower bound. `what` may be the text of a
-    Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile` and `cpu` are those of
-    `parse`, `db` and `progress` those of `Goal.synthesize`, `using`, `without` and `layouts` those of `Goal.allowing`.
-    Raises NoImplementation without a program, and the errors of `parse`.
+    `what` may be the text of a Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile`
+    and `cpu` are those of `parse`, `using`, `without` and `layouts` those of `Goal.allowing`, the others
+    those of `Goal.synthesize`. Raises NoImplementation without a program, and the errors of `parse`.
     """
     return goal_from(what, target, profile, cpu).synthesize(db, progress, budget, using, without, layouts).impl
 
@@ -123,9 +120,14 @@ def compile(
     are excluded. Raises what `synthesize` raises, and ToolchainError without a C compiler.
     """
     start = goal_from(what, target, profile, cpu).allowing(using, without, layouts)
-    done: Goal | None = installed().recorded_program(start, database(db), cc) if measured else None
-    done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
+    done = tuned(start, database(db), cc) if measured else start
+    done = done.synthesize(db, progress, budget) if next(leaves(done.impl), None) else done
     return Kernel(done, done.program, cc)
+
+
+def tuned(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Goal:
+    """Return a goal with the program that `tune` measured to be the fastest on such a machine, if there is one."""
+    return installed().recorded_program(goal, db, cc) or goal
 
 
 def goal_from(

@@ -23,8 +23,6 @@ _T = TypeVar("_T")
 
 #: A path, which the shell completes.
 PATH = click.Path(readable=False)
-#: Commands with a default effort.
-_IN_A_HURRY = ("run", "compile", "map", "tune")
 
 
 class Size(click.ParamType):
@@ -121,13 +119,14 @@ class _BudgetOptions:
     memory: int
     prove: bool
 
-    def budget(self, hurried: bool) -> api.SearchBudget:
-        """Return the budget; without limits, a `hurried` command has the default one."""
+    def budget(self) -> api.SearchBudget:
+        """Return the budget, without limits the default one."""
         limited = self.time_limit or self.gap or self.effort
         if self.prove and limited:
             raise click.UsageError("--prove and limits of the search exclude each other")
-        effort = api.DEFAULT_EXPANSIONS if hurried and not (self.prove or limited) else self.effort
-        return api.SearchBudget(self.time_limit, (self.gap or 0) / 100, effort, self.memory)
+        if not (self.prove or limited):
+            return api.SearchBudget.default(self.memory)
+        return api.SearchBudget(self.time_limit, (self.gap or 0) / 100, self.effort, self.memory)
 
 
 @attrs.frozen
@@ -176,8 +175,7 @@ _BUDGET_OPTIONS = (
         metavar="N",
         type=click.IntRange(min=1),
         help="End each search after N expanded Specs, about 50,000 to 200,000 a second; by default "
-        f"{api.DEFAULT_EXPANSIONS:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
-        "It gives the same program on every machine.",
+        f"{api.DEFAULT_EXPANSIONS:,}, unless the database has a program. It gives the same program on every machine.",
     ),
     memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program."),
     click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."),
@@ -230,7 +228,7 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
     ) -> None:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
-        budget = limits.budget(click.get_current_context().command.name in _IN_A_HURRY)
+        budget = limits.budget()
         texts = files.texts()
         with crash.context(file="\n".join(texts.values())):
             goals = files.goals(texts)

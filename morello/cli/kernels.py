@@ -41,9 +41,7 @@ class SearchedKernel:
     @property
     def proof(self) -> str:
         """Return the quality of the program in words, and how to improve its proof."""
-        if self.proven:
-            return self.kernel.proof
-        return f"{self.kernel.proof}; {'--no-measured searches' if self.measured else '--prove goes on'}"
+        return proof_of(self.kernel)
 
     @property
     def measured(self) -> bool:
@@ -62,6 +60,13 @@ class SearchedKernel:
         return f"searched {self.solved:,} Specs in {self.seconds:.2f} s"
 
 
+def proof_of(kernel: api.Kernel) -> str:
+    """Return the quality of a program in words, and how to improve its proof."""
+    if kernel.low >= kernel.cost:
+        return kernel.proof
+    return f"{kernel.proof}; {'--no-measured searches' if kernel.goal.measured else '--prove goes on'}"
+
+
 @contextmanager
 def named_after(goal: api.Goal) -> Generator[None]:
     """Prefix errors of a search with the name of its goal."""
@@ -72,8 +77,13 @@ def named_after(goal: api.Goal) -> Generator[None]:
 
 
 def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:
-    """Return the kernel of a goal, with progress on stderr. Raises what `api.compile` raises, naming the goal."""
+    """Return the kernel of a goal, with progress on stderr. Raises what `api.compile` raises, naming the goal.
+
+    All searches of a command see the database as it was when the first one began.
+    """
     db, before = search.db, goal.searches.solved(search.db)
+    if db:
+        click.get_current_context().with_resource(db.snapshot())
     with (
         SearchDisplay(goal.name, before, db.path if db else None) as display,
         named_after(goal),

@@ -92,8 +92,8 @@ class DatabaseFile:
         owner = getattr(self._local, "owner", None)
         if owner != os.getpid():
             if owner is not None:
-                self._inherited.append(self._local.connection)
-            self._local.connection = self._open()
+                self._inherited += filter(None, (self._local.connection, self._local.snapshot))
+            self._local.connection, self._local.snapshot = self._open(), None
             self._local.owner, self._local.number = os.getpid(), next(self._opened)
         return self._local.connection
 
@@ -101,11 +101,14 @@ class DatabaseFile:
         """Close this thread's connection."""
         if getattr(self._local, "owner", None) == os.getpid():
             self._local.connection.close()
+            if self._local.snapshot:
+                self._local.snapshot.close()
             self._local.owner = None
 
     def version(self) -> tuple[int, int]:
-        """Return numbers that change when another connection has written, or this thread has a new connection."""
-        (found,) = self.connection.execute("PRAGMA data_version").fetchone()
+        """Return numbers that change when `reading` sees another state, or has another connection."""
+        with self.reading() as connection:
+            (found,) = connection.execute("PRAGMA data_version").fetchone()
         return self._local.number, found
 
     @contextmanager
@@ -127,9 +130,11 @@ class DatabaseFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction that sees one state of the file."""
+        """Yield a connection in a transaction that sees one state of the file: within `writing`, what it wrote."""
         with self.messages():
             connection = self.connection
+            if self._local.snapshot and not connection.in_transaction:
+                connection = self._local.snapshot
             if connection.in_transaction:
                 yield connection
                 return
@@ -138,6 +143,24 @@ class DatabaseFile:
                 yield connection
             finally:
                 connection.execute("COMMIT")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within a block, let `reading` of this thread see the file as it is now, whatever is written meanwhile."""
+        with self.messages():
+            _ = self.connection
+            if begins := self._local.snapshot is None:
+                connection = self._open()
+                connection.execute("BEGIN")
+                # The first read determines what the transaction sees.
+                connection.execute("SELECT 1 FROM tables LIMIT 1").fetchone()
+                self._local.snapshot, self._local.number = connection, next(self._opened)
+        try:
+            yield
+        finally:
+            if begins and self._local.owner == os.getpid() and self._local.snapshot:
+                self._local.snapshot.close()
+                self._local.snapshot, self._local.number = None, next(self._opened)
 
     @contextmanager
     def messages(self) -> Iterator[None]:

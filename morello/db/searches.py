@@ -20,16 +20,23 @@ if TYPE_CHECKING:
 
 
 class Searches:
-    """The searches of each database, and those without a database. Threads that use the same search take turns."""
+    """The searches of each database, and those without a database. Threads that use the same search take turns.
 
-    def __init__(self, target: Target):
+    The search for a goal begins without what those for others have solved, so that its program does not depend on
+    them, unless the search is `shared`.
+    """
+
+    def __init__(self, target: Target, shared: bool = False):
         self.target = target
+        self._shared = shared
         self._found: dict[tuple[SpecStore | None, AllowedSteps], tuple[SearchSession, threading.RLock]] = {}
+        #: The last goal of each search.
+        self._goals: dict[tuple[SpecStore | None, AllowedSteps], object] = {}
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Searches], tuple[Target]]:
+    def __reduce__(self) -> tuple[type[Searches], tuple[Target, bool]]:
         # Another process has searches of its own.
-        return Searches, (self.target,)
+        return Searches, (self.target, self._shared)
 
     def of(self, store: SpecStore | None) -> SearchSession:
         """Return the search of a database by all steps, to read its state; see `using` for searching."""
@@ -41,13 +48,17 @@ class Searches:
         store: SpecStore | None,
         progress: Callable[[Progress], None] | None = None,
         allowed: AllowedSteps = ANY_STEPS,
+        goal: object = None,
     ) -> Iterator[SearchSession]:
-        """Lend the search of a database by allowed steps to this thread alone, with a callback for its progress.
+        """Lend the search of a database by allowed steps to this thread alone, for a goal.
 
-        The callback gets the Specs solved by all searches of the database.
+        `progress` is called with the Specs solved by all searches of the database.
         """
         search, lock = self._of(store, allowed)
         with lock:
+            if goal is not None and self._goals.setdefault((store, allowed), goal) != goal and not self._shared:
+                search.reset()
+                self._goals[store, allowed] = goal
             others = self.solved(store) - search.solved
 
             def report(one: Progress) -> None:

@@ -6,7 +6,8 @@ import functools
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -101,6 +102,17 @@ class SpecStore:
     def clear_cache(self) -> None:
         """Drop the tables that this thread has read."""
         self._cache.clear((0, 0))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within a block, let this thread find what is stored now, and nothing that is stored meanwhile."""
+        with ExitStack() as stack:
+            self._begin(stack)
+            yield
+
+    @_optional(lambda: None)
+    def _begin(self, stack: ExitStack) -> None:
+        stack.enter_context(self.file.snapshot())
 
     @_optional(lambda: None)
     def add(self, target: Target, blocks: Iterable[AnswerBlock], *, unverified: bool = False) -> None:

@@ -18,6 +18,8 @@ import attrs
 from morello.errors import MorelloError
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+#: The default budget of searches, in expansions: about ten seconds.
+DEFAULT_EXPANSIONS = 1_200_000
 #: Seconds for which a reading of resident memory is reused: reading takes longer than most work between two checks.
 _FRESH = 0.005
 #: The time of the last reading, by `time.perf_counter`, and the bytes read.
@@ -38,18 +40,25 @@ class SearchBudget:
 
     A search ends after `seconds`, after expanding `expansions` Specs, with a program whose cost is at most `gap` above
     the proven lower bound (0.05: 5 %), or when the process takes more than `memory` bytes. By default it ends with the
-    proof.
+    proof. With `accepts_stored`, a program that an earlier search returned, and a database has, ends it at once.
     """
 
     seconds: float | None = None
     gap: float = 0.0
     expansions: int | None = None
     memory: int | None = None
+    accepts_stored: bool = False
+
+    @classmethod
+    def default(cls, memory: int | None = None) -> SearchBudget:
+        """Return the budget of all commands and functions without limits, by default with half of the free memory."""
+        memory = available_memory() // 2 if memory is None else memory
+        return cls(expansions=DEFAULT_EXPANSIONS, memory=memory, accepts_stored=True)
 
     @property
     def memory_reached(self) -> bool:
         """Return whether the process takes more memory than granted."""
-        return self.memory is not None and resident_recently() > self.memory
+        return self.memory is not None and _exceeds(resident_recently(), self.memory)
 
     @property
     def proves(self) -> bool:
@@ -59,7 +68,7 @@ class SearchBudget:
     def start(self) -> RunningBudget:
         """Return the budget of a search that begins now."""
         deadline = float("inf") if self.seconds is None else time.monotonic() + self.seconds
-        return RunningBudget(self.seconds, self.gap, self.expansions, self.memory, deadline)
+        return RunningBudget(**attrs.asdict(self), deadline=deadline)
 
 
 @attrs.frozen
@@ -81,6 +90,8 @@ class RunningBudget(SearchBudget):
 
 _memory: ContextVar[int | None] = ContextVar("memory", default=None)
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+#: The memory limits that searches of this thread have reached since `watch_memory` began.
+_reached: ContextVar[list[int] | None] = ContextVar("reached", default=None)
 
 
 @contextmanager
@@ -98,12 +109,29 @@ def budget_guard(memory: int | None, deadline: float = float("inf")) -> Generato
 def check_budget(more: int = 0) -> None:
     """Raise MemoryLimitReached if the process takes too much memory, or would with `more` bytes; or DeadlineReached."""
     memory = _memory.get()
-    if memory is not None and resident_recently() + more > memory:
+    if memory is not None and _exceeds(resident_recently() + more, memory):
         raise MemoryLimitReached(
             f"search takes more than {memory:,} bytes of memory", "give it more, or make the sizes smaller"
         )
     if time.monotonic() >= _deadline.get():
         raise DeadlineReached("the time for the search is up", "give it more")
+
+
+@contextmanager
+def watch_memory() -> Generator[list[int]]:
+    """Yield a list of the memory limits that searches of this thread reach, and that may have changed their results."""
+    before = _reached.set(limits := [])
+    try:
+        yield limits
+    finally:
+        _reached.reset(before)
+
+
+def _exceeds(needed: int, memory: int) -> bool:
+    """Return whether bytes exceed a limit of memory, and note it for `watch_memory`."""
+    if needed > memory and (limits := _reached.get()) is not None:
+        limits.append(memory)
+    return needed > memory
 
 
 def resident() -> int:

@@ -48,7 +48,8 @@ _PLAIN = 3
 class Incumbent:
     """The best program found for a Spec, its cost, and the proven lower bound on the costs of all programs.
 
-    `expansions` is the budget of expansions that was used up for it, 0 if something else ended the search.
+    `expansions` is the budget of expansions that was used up for it, 1 if something else ended the search, 0 before the
+    search ends.
     """
 
     impl: Impl
@@ -66,7 +67,8 @@ class Incumbent:
 
         An optimal cost without a reconstructed program does not count.
         """
-        tried = budget.expansions is not None and self.expansions >= budget.expansions
+        effort = 1 if budget.accepts_stored else budget.expansions
+        tried = effort is not None and self.expansions >= effort
         return self.low < self.cost and (tried or self.cost <= (1 + budget.gap) * self.low)
 
 

@@ -164,8 +164,9 @@ class SearchSession:
                 if known is None:
                     raise
                 found = attrs.evolve(known, expansions=0)
-            if self.cache and found.low < found.cost:
-                self.cache.store_incumbent(found)
+            if found.low < found.cost:
+                found = attrs.evolve(found, expansions=max(1, found.expansions))
+                self._store(found)
             elif self.cache:
                 self.cache.drop_incumbent(spec)
             return found
@@ -200,7 +201,9 @@ class SearchSession:
 
     def reset(self) -> None:
         """Release all that was computed."""
-        self._solved_before, self._solver = self.solved, None
+        self._solved_before, self._expansions_before, self._solver = self.solved, 0, None
+        self._ceilings = (0,) * len(self.target.levels)
+        self.incumbents = Incumbents(self.target, self._restrict, self._store)
         self._seeds.clear()
         self._programs.clear()
 

@@ -88,5 +88,26 @@ def test_memory_is_limited(cli, write, refused):
     assert cli("explain", write(SPEC), "--memory", "much").exit_code == 2
 
 
+@pytest.mark.slow
+def test_a_memory_limit_that_is_reached_is_reported(cli, write, monkeypatch):
+    """Resident memory exceeds the limit after some readings."""
+    seen = set()
+    for readings in (0, 30, 100, 300, 1000, 3000, 10_000, 100_000):
+        left = iter(range(readings))
+        monkeypatch.setattr(
+            "morello.search.budget.resident_recently", lambda left=left: 2 << 50 if next(left, None) is None else 0
+        )
+        result = cli("compile", write(SPEC), "--no-db", "--prove", "--memory", "1048576GiB")
+        reported = "warning: some: search reached its memory limit; with more it may find another" in result.stderr
+        if result.exit_code:
+            assert "bytes" in result.stderr
+        else:
+            unproven = "--prove goes on" in result.stderr
+            assert reported >= unproven
+            seen.add((unproven, reported))
+    assert (False, False) in seen
+    assert (True, True) in seen
+
+
 def test_prove_and_limits_exclude_each_other(cli, write):
     assert cli("compile", write(SPEC), "--prove", "--gap", "5").exit_code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,12 @@ from pathlib import Path
 import pytest
 
 SPECS = "".join(f"spec {name} = Matmul(1×{m}×8×8, L1, L1, L1, serial)\n" for name, m in (("a", 8), ("b", 5), ("c", 3)))
+#: The search for each solves Specs that the others have, too.
+RELATED = """\
+spec product = Matmul(1×48×40×24, (f32, GL), (f32, GL), (f32, GL), serial)
+spec softmax = Softmax(16×24, (f32, GL), (f32, GL), serial)
+spec conv = Conv(1×4×4×8×8×3×3, (f32, GL), (f32, GL), (f32, GL), serial)
+"""
 LONG = "".join(
     f"spec {name} = Conv(1×64×64×{size}×56×3×3, (f32, GL), (f32, GL), (f32, GL), serial)\n"
     for name, size in (("a", 56), ("b", 55))
@@ -28,6 +35,24 @@ def test_programs_are_the_same(cli, write, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.stderr
     for path in (tmp_path / "1").iterdir():
         assert path.read_bytes() == (tmp_path / "2" / path.name).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [False, True])
+def test_an_effort_gives_the_same_programs(cli, write, tmp_path: Path, rows: bool) -> None:
+    """No search sees what the others of its command store."""
+    file, start = write(RELATED), tmp_path / "start.db"
+    if rows:
+        assert cli("compile", file, "--spec", "conv", "--db", str(start), "--effort", "100").exit_code == 0
+    for jobs in ("1", "2", "3"):
+        db = tmp_path / f"{jobs}.db"
+        if rows:
+            shutil.copy(start, db)
+        result = cli("compile", file, "-d", str(tmp_path / jobs), "--db", str(db), "--effort", "300", "--jobs", jobs)
+        assert result.exit_code == 0, result.stderr
+    for path in (tmp_path / "1").iterdir():
+        for jobs in ("2", "3"):
+            assert path.read_bytes() == (tmp_path / jobs / path.name).read_bytes()
 
 
 @pytest.mark.slow

@@ -37,6 +37,23 @@ def test_solved_specs_are_found(tmp_path: Path) -> None:
     assert again.impl == first.impl
 
 
+def test_a_snapshot_sees_nothing_that_is_stored_meanwhile(tmp_path: Path) -> None:
+    store, other = SpecStore(tmp_path / "solved.db"), SpecStore(tmp_path / "solved.db")
+    solved = morello.goal(TEXT, target="x86_avx2").synthesize(db=False)
+    impls = solved.impl, morello.goal("FillZero(4, L1, serial)", target="x86_avx2").synthesize(db=False).impl
+
+    def found(one: SpecStore) -> list[bool]:
+        return [one.program(solved.target, impl.spec) == impl for impl in impls]
+
+    with store.snapshot():
+        assert found(store) == [False, False]
+        other.remember(solved.target, impls[0])
+        with store.snapshot():
+            store.remember(solved.target, impls[1])
+        assert (found(store), found(other)) == ([False, False], [True, True])
+    assert found(store) == [True, True]
+
+
 def test_an_answer_holds_for_all_limits_between_its_peak_and_its_limits(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "solved.db")
     text = "Matmul(1×1×1×1, (u8, GL), (u8, GL), (u8, GL), serial)"

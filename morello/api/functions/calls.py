@@ -25,15 +25,15 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Listener
 from morello.run.dlpack import detached, to_library_of
-from morello.search.budget import SearchBudget, available_memory
+from morello.search.budget import SearchBudget
 
 
 class FunctionOptions(TypedDict, total=False):
     """Options of all functions.
 
     `target` is a target or its name, by default the one for this machine; `cpu` is that of `parse`, by default "native"
-    without a `target`. `time_limit` is the seconds of a search, `budget` its budget; by default it takes about ten
-    seconds. `progress` is that of `Goal.synthesize`. With `threads=1`, the kernel has no parallel loops; other numbers
+    without a `target`. `time_limit` is the seconds of a search, `budget` its budget; by default, and `progress`, those
+    of `Goal.synthesize`. With `threads=1`, the kernel has no parallel loops; other numbers
     are those of `Kernel`. With `copy=False`, an array that no kernel takes in place is an error.
     """
 
@@ -70,8 +70,8 @@ class CallSettings:
         """Return the budget of a search."""
         if self.budget is not None:
             return self.budget
-        expansions = pipeline.DEFAULT_EXPANSIONS if self.time_limit is None else None
-        return SearchBudget(self.time_limit, expansions=expansions, memory=available_memory() // 2)
+        default = SearchBudget.default()
+        return default if self.time_limit is None else SearchBudget(self.time_limit, memory=default.memory)
 
     def chosen(self) -> Target:
         """Return the target. Raises MorelloError for an unknown name."""

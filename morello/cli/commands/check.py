@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 from morello import api
-from morello.cli.common import SearchOptions, cc_option, json_option, print_json, seed_option, with_goals, with_steps
+from morello.cli.common import (
+    SearchOptions,
+    cc_option,
+    json_option,
+    measured_option,
+    print_json,
+    seed_option,
+    with_goals,
+    with_steps,
+)
 from morello.cli.kernels import make, print_compiler, print_sizes
 from morello.errors import VerificationError
 from morello.progress import Spinner
@@ -20,6 +29,7 @@ from morello.report.tables import Column, print_table
 @with_steps
 @seed_option
 @cc_option
+@measured_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions, seed: int, as_json: bool) -> None:

@@ -141,7 +141,10 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
 
 def _searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int) -> list[api.Goal]:
     """Return the goals with their programs."""
-    found = api.synthesize_all(api.named_by_target(goals), search.db, search.budget, jobs)
+    named = api.named_by_target(goals)
+    if search.measured:
+        named = [api.tuned(goal, search.db, search.cc) for goal in named]
+    found = api.synthesize_all(named, search.db, search.budget, jobs)
     made = [make(goal, search) for goal in found]
     for goal, one in zip(goals, made, strict=True):
         if not one.cheapest:

@@ -16,6 +16,7 @@ from morello.cli.common import (
     SearchOptions,
     as_group,
     json_option,
+    measured_option,
     print_json,
     with_goals,
     with_steps,
@@ -55,6 +56,7 @@ class ExplainOptions:
 )
 @click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead.")
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw a roofline with the program's parts on it.")
+@measured_option
 @json_option
 @as_group(ExplainOptions, "options")
 def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOptions, as_json: bool) -> None:

@@ -77,7 +77,7 @@ class Evaluator:
     _verification: Verification | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._searches = Searches(self.goal.target)
+        self._searches = Searches(self.goal.target, shared=True)
 
     @property
     def metric(self) -> str:
@@ -117,10 +117,12 @@ class Evaluator:
 
     def _searched(self, schedule: Schedule) -> Impl:
         if self.budget.memory_reached:
-            self._searches = Searches(self.goal.target)
+            self._searches = Searches(self.goal.target, shared=True)
         budget = until(self.budget, self.deadline)
         goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
-        return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
+        # The step `synthesize` leaves Specs open, so that their search has this budget too.
+        goal = attrs.evolve(goal, position=apply(goal.position, schedule, goal.target, Leaf))
+        return goal.synthesize(db=False, progress=False, budget=budget).impl
 
     def built(self, impl: Impl) -> BuiltProgram:
         """Return the emitted program of an implementation; its library is built at the first use."""

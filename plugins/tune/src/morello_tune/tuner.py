@@ -194,7 +194,7 @@ class Tuner:
             deadline=ends,
         )
         if next(leaves(goal.impl), None) is not None:
-            goal = goal.synthesize(self.db or False, False, until(options.budget or SearchBudget(), ends))
+            goal = goal.synthesize(self.db or False, False, until(options.budget or SearchBudget.default(), ends))
         start = evaluator.start(goal.impl)
         self._machine = machine_of(start.built.kernel, options.threads)
         known = recipes(reuse, self.goal) if reuse else []

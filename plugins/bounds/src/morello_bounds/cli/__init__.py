@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from morello.api.goals import Goal
-from morello.api.kernel import Kernel
 from morello.cli.kernels import print_sizes
 
 
@@ -31,8 +30,3 @@ def facts_of(goal: Goal) -> dict[str, Any]:
 def seed_option(text: str) -> Callable[[Any], Any]:
     """Return the option --seed."""
     return click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help=f"{text}  [default: 0]")
-
-
-def proof_of(kernel: Kernel) -> str:
-    """Return the quality of a program in words, and how to improve its proof."""
-    return kernel.proof if kernel.low >= kernel.cost else f"{kernel.proof}; --prove goes on"

@@ -9,13 +9,13 @@ import attrs
 import click
 
 from morello.api.goals import Goal
-from morello.cli.common import SearchOptions, Size, json_option, print_json, with_goals, with_steps
-from morello.cli.kernels import make
+from morello.cli.common import SearchOptions, Size, json_option, measured_option, print_json, with_goals, with_steps
+from morello.cli.kernels import make, proof_of
 from morello.errors import MorelloError
 from morello.report.tables import Column, print_table
 from morello.report.words import cost_words, size
 from morello.untrusted import parse_json, read_file
-from morello_bounds.cli import facts_of, print_head, proof_of, seed_option
+from morello_bounds.cli import facts_of, print_head, seed_option
 from morello_bounds.cli.algorithms import compare_algorithms
 from morello_bounds.report import Boundary, BoundReport, bound, verify_json
 from morello_bounds.sensitivity import MODELS, MovesModel, sobol_indices
@@ -85,6 +85,7 @@ _OPTIONS = [
     help="With --sensitivity: a power of two; about N results are computed for each input.  [default: 256]",
 )
 @seed_option("With --sensitivity: seed of the samples.")
+@measured_option
 @json_option
 def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **options: Any) -> None:
     """Show the bytes that every program of FILE moves, the cost it has at least, and the gap of the program found.

@@ -14,14 +14,14 @@ from morello.api.goals import Goal
 from morello.build.toolchain import find_compiler
 from morello.cli.common import SearchOptions, cc_option, json_option, print_json, with_goals_of_files
 from morello.cli.figures import figures, save
-from morello.cli.kernels import make
+from morello.cli.kernels import make, proof_of
 from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.ir.impl import Leaf
 from morello.report.tables import Column, print_table
 from morello.run.timing import duration
 from morello.schedule import Position
-from morello_bounds.cli import facts_of, print_head, proof_of, seed_option
+from morello_bounds.cli import facts_of, print_head, seed_option
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers import mappers_for
 from morello_bounds.mappers.bayesian import History

@@ -95,7 +95,7 @@ class Completion:
 
     def __attrs_post_init__(self) -> None:
         target = self.goal.target
-        self._searches, self._smaller = Searches(target), Searches(restricted(target)[-1])
+        self._searches, self._smaller = Searches(target, True), Searches(restricted(target)[-1], True)
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> MappedProgram:
         """Return the best program of a mapper's proposals by a key of OBJECTIVES; `time` builds and measures all.
