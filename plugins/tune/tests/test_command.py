@@ -15,12 +15,16 @@ from morello_tune import TuningOptions
 from morello_tune.beam import BeamState
 from morello_tune.cli import TuneDisplay
 from morello_tune.evaluate import Evaluator
+from morello_tune.recorded import machine_of
 from morello_tune.tuner import Tuner
 
 from morello import api
+from morello.codegen.forms import key_of
 from morello.db import measured as measured_db
+from morello.db.measured import Measured
 from morello.db.store import SpecStore
 from morello.host import missing_features
+from morello.search.session import SearchSession
 from tools.fixtures import Cli, Write
 
 pytestmark = pytest.mark.skipif(
@@ -148,6 +152,50 @@ def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: P
     assert "samples  1 " in again.stdout
     if kept:
         assert measured_db.counts(SpecStore(db).file) == {"x86_avx2": 1}
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A database with a measured program, which is not the cheapest under the model."""
+    goal = api.goal("Relu(64×64, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
+    done = goal.apply("move 0 to GL as col_major").synthesize(db=False)
+    program = goal.target.emitter.emit(done.impl, goal.target, "kernel")
+    kept = Measured(
+        machine=machine_of(api.compile(done, db=False)),
+        schedule=done.schedule,
+        key=key_of(program.source),
+        **dict.fromkeys(("value", "start", "gain"), 1.0),
+        spread=0.01,
+        samples=1,
+    )
+    store = SpecStore(tmp_path / "measured.db")
+    store.keep_measured(goal.target, goal.spec, kept)
+    store.close()
+    return store.path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "check", "bench", "explain", "bound", "compile"])
+def test_commands_act_on_the_measured_program(
+    command: str, cli: Cli, write: Write, measured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SearchSession, "search_within", lambda *_: pytest.fail("it searches"))
+    file = write("spec one = Relu(64×64, (f32, GL), (f32, GL), serial)\n")
+    result = cli(command, file, "--db", str(measured), *(["--against", "none"] if command in ("run", "bench") else []))
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_parallel_searches_leave_measured_programs(cli: Cli, write: Write, measured: Path, tmp_path: Path) -> None:
+    file = write(
+        "".join(f"spec {name} = Relu({m}×64, (f32, GL), (f32, GL), serial)\n" for name, m in (("a", 64), ("b", 8)))
+    )
+    made = []
+    for jobs in ("1", "2"):
+        result = cli("compile", file, "-d", str(tmp_path / jobs), "--db", str(measured), "--jobs", jobs)
+        assert "a: nothing is proven: measured on" in result.stderr
+        made.append({one.name: one.read_bytes() for one in (tmp_path / jobs).iterdir()})
+    assert made[0] == made[1]
 
 
 @pytest.mark.slow

@@ -152,7 +152,7 @@ def command(
     It begins with the program that `morello run` finds, or the one that FILE schedules. A proposer plans edits by the
     menu of the target; search completes them, they are built, verified and timed against the program they come from.
     Those that are faster by more than noise are improved on in turn. The fastest is kept in the database as measured:
-    `morello run` and `morello compile` use it on such a machine, without --no-measured. Ctrl-C keeps the best.
+    all commands but `map` use it on such a machine, without --no-measured. Ctrl-C keeps the best.
     """
     if listed:
         listing = [row for goal in goals for row in _list(goal.target.name, as_json)]
