@@ -59,7 +59,8 @@ def _synthesize(source: Source, target: Target, node: StatementNode) -> Synthesi
         elif token.type == "ALL_LAYOUTS":
             allowed += AllowedSteps(all_layouts=True)
         elif token.type == "WORD":
-            one = AllowedSteps(**{field: (str(token),)})
+            names = (str(token),)
+            one = AllowedSteps(using=names) if field == "using" else AllowedSteps(without=names)
             with source.at(span(token)):
                 check_names(target, one)
             allowed += one

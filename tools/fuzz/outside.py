@@ -15,7 +15,7 @@ import attrs
 from morello.api.goals import Goal
 from morello.errors import Inapplicable, MorelloError, NoImplementation, Undecided
 from morello.frontend.specfile import Declaration, SpecFile, show_file
-from morello.ir.impl import Impl, Leaf, Node, cost_and_peak, leaves
+from morello.ir.impl import AllowedSteps, Impl, Leaf, Node, cost_and_peak, leaves
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -270,7 +270,7 @@ class Hunt:
                 (self.known[one],) = self.prices.bounds([one], float("inf"))
         return self.known[spec][0] if impl is None else _total(impl, self.known, 1)
 
-    def _program(self, spec: Spec) -> Impl:
+    def _program(self, spec: Spec, _allowed: AllowedSteps) -> Impl:
         """Return the cheapest program found for a Spec."""
         found = self.prices.incumbent(spec)
         assert found

@@ -39,8 +39,13 @@ TARGETS = ("x86_avx2", "x86_avx512", "x86_avx2", "x86_avx512", "reference_c")
 CHUNK = 10
 #: The largest gain that is no failure.
 TOLERATED = 0.01
-#: Kinds that docs/reliability.md lists as outside the space.
-EXCEPTIONS: frozenset[str] = frozenset()
+#: The starts of kinds that docs/reliability.md lists as outside the space.
+EXCEPTIONS = (
+    "move: on this operation of GroupedConv",
+    "move: layout of ",
+    "fit: on this operation of Compose",
+    "tile: sizes of Matmul",
+)
 
 
 @attrs.define(eq=False)
@@ -82,7 +87,7 @@ class Campaign:
     def failures(self) -> list[Finding]:
         """Return the findings that are no exceptions."""
         findings = [one for found in self.reports for one in found.findings]
-        return [one for one in findings if one.gain > TOLERATED and one.kind not in EXCEPTIONS]
+        return [one for one in findings if one.gain > TOLERATED and not one.kind.startswith(EXCEPTIONS)]
 
     def _outcomes(self) -> Iterator[tuple[int, Report | str]]:
         """Yield the report of each Spec in turn, or what its process said when it died."""
