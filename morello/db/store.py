@@ -227,7 +227,7 @@ class SpecStore:
     def keep_measured(self, target: Target, spec: Spec, best: Measured) -> None:
         """Store a program that was measured to be the fastest of a Spec. A failure is a NotSaved warning."""
         try:
-            measured.write_measured(self.file, target.name, spec, best)
+            measured.write_measured(self.file, target.full_name, spec, best)
         except MorelloError as error:
             warnings.warn(f"a measured program is not saved: {error}", NotSaved, stacklevel=2)
 

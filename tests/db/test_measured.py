@@ -54,6 +54,13 @@ def test_one_for_each_kind_of_machine(store: SpecStore, goal: morello.Goal) -> N
     assert [*maintenance.damage(store)] == []
 
 
+def test_one_for_each_choice_of_features(store: SpecStore) -> None:
+    goal = morello.goal(TEXT, target="x86_avx2", cpu="+avx_vnni")
+    assert store.measured(goal.target, goal.spec) == []
+    store.keep_measured(goal.target, goal.spec, BEST)
+    assert store.measured(goal.target, goal.spec) == [BEST]
+
+
 def test_it_is_no_answer(store: SpecStore, goal: morello.Goal) -> None:
     assert store.find(goal.target, goal.spec) is None
     assert store.program(goal.target, goal.spec) is None
