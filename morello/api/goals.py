@@ -154,7 +154,7 @@ class Goal:
     @property
     def allowed_target(self) -> Target:
         """Return the target with the steps that a search for the whole Spec may take."""
-        return confined(self.target, self.impl.allowed) if isinstance(self.impl, Leaf) else self.target
+        return confined(self.target, self.scheduled.allowed) if isinstance(self.scheduled, Leaf) else self.target
 
     @property
     def scheduled(self) -> Impl:

@@ -35,5 +35,9 @@ def space_words(logical: LogicalSpec, target: Target) -> str:
     """Return the tiles that search makes of a Spec besides near-equal ones, and the number of layouts it tries."""
     asked = sorted(target.tile_sizes(logical.op).items())
     tiles = [f"{', '.join(map(str, sorted(sizes)))} along {logical.dims[dim]}" for dim, sizes in asked]
-    most = max(len(target.layouts(one.state.dtype, len(one.shape))) for one in logical.operands)
+    sizes = [(one.state.dtype, [int(size) for size in one.shape]) for one in logical.operands]
+    if target.allowed.all_layouts:
+        most = max(len(target.every_layout(*one)) for one in sizes)
+    else:
+        most = max(len(target.layouts(dtype, len(extents))) for dtype, extents in sizes)
     return f"tiles of powers of two{''.join(f'; of {one}' for one in tiles)}; up to {most} layouts of a tensor"

@@ -35,6 +35,8 @@ def test_more_layouts_make_a_cheaper_program_that_replays(goal: morello.Goal) ->
     assert cost_and_peak(many.impl).cost < cost_and_peak(few.impl).cost
     assert (few.proof, many.proof) == ("optimal", "optimal among programs with all layouts")
     assert goal.apply(many.schedule).impl == many.impl
+    text = str(morello.compile(goal, db=False, layouts="all").explain())
+    assert "optimal among programs with all layouts with tiles of powers of two; up to 20 layouts of a tensor" in text
 
 
 @pytest.mark.slow
