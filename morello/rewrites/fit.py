@@ -157,7 +157,7 @@ def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[
     """
     offered = {1 << bit for bit in range(0, max(wanted).bit_length(), bits)}
     unit = math.gcd(*wanted)
-    tilings = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
+    tilings: set[tuple[int, ...]] = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
     sizes = wanted if bits > 1 else wanted | {size for size in offered if size % unit == 0}
     for small, large in combinations(sorted(sizes), 2):
         apart = bits > 1 and (large - small > unit or small == unit)
