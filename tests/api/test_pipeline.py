@@ -94,7 +94,7 @@ def test_calls_with_one_path_share_searches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [(True, "not a database"), (7, "not a database"), (".", "unable to open")]
+    ("given", "message"), [(True, "not a database"), (7, "not a database"), (".", "is not a file")]
 )
 def test_invalid_databases(given: object, message: str) -> None:
     with pytest.raises(MorelloError, match=message):
