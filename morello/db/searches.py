@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,8 +20,23 @@ if TYPE_CHECKING:
     from morello.search.session import SearchSession
 
 
+@attrs.define(eq=False)
+class _Lent:
+    """A search, its lock, and the number of uses under way."""
+
+    session: SearchSession
+    lock: threading.RLock = attrs.field(factory=threading.RLock)
+    uses: int = 0
+
+
+#: The search used last by any `Searches`. Others are reset, since each holds hundreds of megabytes.
+_last: weakref.ref[_Lent] | None = None
+_last_lock = threading.Lock()
+
+
 class Searches:
     """The searches of each database, and those without a database. Threads that use the same search take turns.
+    The process keeps the tables of the search used last; another one used again builds its own anew.
 
     The search for a goal begins without what those for others have solved, so that its program does not depend on
     them, unless the search is `shared`.
@@ -29,7 +45,7 @@ class Searches:
     def __init__(self, target: Target, shared: bool = False):
         self.target = target
         self._shared = shared
-        self._found: dict[tuple[SpecStore | None, AllowedSteps], tuple[SearchSession, threading.RLock]] = {}
+        self._found: dict[tuple[SpecStore | None, AllowedSteps], _Lent] = {}
         #: The last goal of each search.
         self._goals: dict[tuple[SpecStore | None, AllowedSteps], object] = {}
         self._lock = threading.Lock()
@@ -40,7 +56,7 @@ class Searches:
 
     def of(self, store: SpecStore | None) -> SearchSession:
         """Return the search of a database by all steps, to read its state; see `using` for searching."""
-        return self._of(store, ANY_STEPS)[0]
+        return self._of(store, ANY_STEPS).session
 
     @contextmanager
     def using(
@@ -54,8 +70,9 @@ class Searches:
 
         `progress` is called with the Specs solved by all searches of the database.
         """
-        search, lock = self._of(store, allowed)
-        with lock:
+        lent = self._of(store, allowed)
+        search = lent.session
+        with _in_use(lent):
             if goal is not None and self._goals.setdefault((store, allowed), goal) != goal and not self._shared:
                 search.reset()
                 self._goals[store, allowed] = goal
@@ -88,9 +105,9 @@ class Searches:
 
     def _searches_of(self, store: SpecStore | None) -> list[SearchSession]:
         with self._lock:
-            return [search for (kept, _), (search, _) in self._found.items() if kept is store]
+            return [lent.session for (kept, _), lent in self._found.items() if kept is store]
 
-    def _of(self, store: SpecStore | None, allowed: AllowedSteps) -> tuple[SearchSession, threading.RLock]:
+    def _of(self, store: SpecStore | None, allowed: AllowedSteps) -> _Lent:
         # Imported late, since that takes long, and a stored program needs no search.
         from morello.db.database_cache import DatabaseCache
         from morello.search.session import SearchSession
@@ -98,6 +115,25 @@ class Searches:
         with self._lock:
             if (store, allowed) not in self._found:
                 cache = None if store is None else DatabaseCache(store)
-                session = SearchSession(confined(self.target, allowed), cache=cache)
-                self._found[store, allowed] = session, threading.RLock()
+                self._found[store, allowed] = _Lent(SearchSession(confined(self.target, allowed), cache=cache))
             return self._found[store, allowed]
+
+
+@contextmanager
+def _in_use(lent: _Lent) -> Iterator[None]:
+    """Hold a search; first reset the one used before it, unless that is in use."""
+    global _last
+    with _last_lock:
+        before, _last = _last and _last(), weakref.ref(lent)
+    if before and before is not lent and before.lock.acquire(blocking=False):
+        try:
+            if not before.uses:
+                before.session.reset()
+        finally:
+            before.lock.release()
+    with lent.lock:
+        lent.uses += 1
+        try:
+            yield
+        finally:
+            lent.uses -= 1

@@ -105,3 +105,14 @@ def test_threads_take_turns_with_one_database(tmp_path: Path) -> None:
         thread.join()
     assert found == {name: goal.synthesize().impl for name, goal in morello.parse(TEXT).items()}
     assert all(has_answer(store, goal) for goal in goals.values())
+
+
+def test_the_search_used_last_keeps_its_tables_alone() -> None:
+    first, second = (morello.goal(f"Relu({size}, GL, GL)", target="reference_c") for size in (3, 5))
+    found = first.synthesize(False, False)
+    assert first.searches.details(None)
+    second.synthesize(False, False)
+    assert second.searches.details(None)
+    assert not first.searches.details(None)
+    assert first.synthesize(False, False).impl == found.impl
+    assert first.searches.details(None)

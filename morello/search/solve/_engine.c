@@ -1,6 +1,10 @@
 /* The functions that Python calls. */
 #include "state.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 /* The digest of the sources: `library.py` searches the installed file for it. */
 #ifdef MORELLO_SOURCES
 const char engine_sources[] = MORELLO_SOURCES;
@@ -40,9 +44,9 @@ State *engine_new(const Model *model) {
     return state;
 }
 
-void engine_free(State *state) {
+static void free_all(State *state) {
     if (state->abstract) {
-        engine_free(state->abstract);
+        free_all(state->abstract);
     }
     for (uint32_t node = 0; node < state->nodes_count; ++node) {
         drop_edges(&state->nodes[node]);
@@ -62,6 +66,14 @@ void engine_free(State *state) {
         free(arrays[at]);
     }
     free(state);
+}
+
+void engine_free(State *state) {
+    free_all(state);
+#ifdef __GLIBC__
+    /* The edges of nodes are millions of small blocks: without this, glibc would keep their memory. */
+    malloc_trim(0);
+#endif
 }
 
 const Progress *engine_progress(const State *state) {
