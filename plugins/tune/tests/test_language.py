@@ -19,7 +19,6 @@ import attrs
 import pytest
 from morello_tune import TuningOptions
 from morello_tune import tune as tune_goal
-from morello_tune.proposers.command import CommandModel
 from morello_tune.proposers.language import Spent, Unanswered
 from morello_tune.proposers.openai import OpenAIModel, OpenAISettings, settings
 from morello_tune.proposers.prompts import chosen_item, schedule_in
@@ -478,46 +477,3 @@ def test_the_client_is_an_extra(serve: Callable[..., Server], slow: Goal, monkey
     monkeypatch.setattr(sys.modules[OpenAIModel.__module__], "find_spec", lambda name: None)
     with pytest.raises(MorelloError, match=r"pip install 'morello-tune\[openai\]'"):
         tune(slow)
-
-
-@pytest.mark.parametrize(
-    ("command", "rule"),
-    [
-        ("yes {}", "wrote more than 256 KiB"),
-        ("yes {} >&2", "ran for 0.3 s"),
-        ("echo an answer; sleep 50.{} &", "ran for 0.3 s"),
-        ("echo an answer; yes {} & exit 1", "wrote more than 256 KiB"),
-        ("setsid sleep 4.{} & echo an answer", "ran for 0.3 s"),
-    ],
-)
-def test_output_of_a_command_is_limited_as_it_comes(command: str, rule: str) -> None:
-    """Also where a process that it has started holds the pipe."""
-    began, mark = time.monotonic(), str(time.time_ns())
-    with pytest.raises(Unanswered, match=rule):
-        asyncio.run(CommandModel(["sh", "-c", command.format(mark)], 0.3).answer("system", ["text"]))
-    assert time.monotonic() - began < 3
-    left = [one for one in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _read(one)]
-    assert not left or "setsid" in command
-
-
-def _read(path: Path) -> bytes:
-    with suppress(OSError):
-        return path.read_bytes()
-    return b""
-
-
-def test_a_command_may_leave_its_prompt_unread() -> None:
-    answer = CommandModel(["sh", "-c", "exec <&-; echo done"], 10.0).answer("system", ["text" * 10**6])
-    assert asyncio.run(answer) == "done\n"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["schedule a{" * 20_000, "schedule a " * 20_000, "```\n" * 60_001, "`" * 200_000, "\n" * 200_000],
-    ids=range(5),
-)
-def test_long_answers_take_no_time(answer: str) -> None:
-    began = time.monotonic()
-    schedule_in(answer)
-    assert chosen_item(answer, ()) is None
-    assert time.monotonic() - began < 2
