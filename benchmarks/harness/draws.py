@@ -11,7 +11,7 @@ import attrs
 from morello.api.goals import Goal
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
-from morello.ir.impl import Expansion, Impl, Leaf, Node, expand
+from morello.ir.impl import AllowedSteps, Expansion, Impl, Leaf, Node, expand
 from morello.ir.spec import Spec
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.schedule import Position, child_at, finish, with_child
@@ -109,7 +109,7 @@ class Draws:
             if time.monotonic() > deadline:
                 raise _Late
 
-        def find(spec: Spec) -> Impl:
+        def find(spec: Spec, _: AllowedSteps) -> Impl:
             own = Goal.of(spec, self.goal.target, self.goal.name, self.goal.searches)
             # Without the database: what leads nowhere is not to be kept.
             return own.synthesize(False, check).impl

@@ -327,7 +327,7 @@ class Goal:
         )
 
     def allowing(self, using: Sequence[str] = (), without: Sequence[str] = (), layouts: Layouts = "offered") -> Goal:
-        """Let a search for what is open now take only some steps, by the names of kernels and rewrites.
+        """Let a search for the Specs open now take only some steps, by the names of kernels and rewrites.
 
         `using` kernels are the only ones for their operations, `using` rewrites the only ones besides `select`. Names
         add to those given before. With `layouts="all"`, moves have more layouts than the target offers; search raises

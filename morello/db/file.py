@@ -130,7 +130,7 @@ class DatabaseFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction that sees one state of the file: within `writing`, what it wrote."""
+        """Yield a connection in a transaction: one state of the file, or within `writing` that of its changes."""
         with self.messages():
             connection = self.connection
             if self._local.snapshot and not connection.in_transaction:

@@ -37,7 +37,7 @@ _last_lock = threading.Lock()
 class Searches:
     """The searches of each database, and those without a database. Threads that use the same search take turns.
 
-    The process keeps the tables of the search used last; another one used again builds its own anew.
+    The process keeps the tables of the search used last; another one builds its own again.
     The search for a goal begins without what those for others have solved, so that its program does not depend on
     them, unless the search is `shared`.
     """

@@ -105,7 +105,7 @@ class SpecStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Within a block, let this thread find what is stored now, and nothing that is stored meanwhile."""
+        """Within a block, let this thread find answers stored before, and none stored meanwhile."""
         with ExitStack() as stack:
             self._begin(stack)
             yield

@@ -122,7 +122,7 @@ class _Descent:
         return self._listed[logical, rewrites]
 
     def _nearness(self, pipeline: Expansion) -> int:
-        """Return the sort key that puts new tensors in slow memory first, of which there is most."""
+        """Return the sort key that puts new tensors in slow memory first, the largest."""
         return -sum(self._depth[tensor.state.level] for tensor in pipeline.tensors)
 
 

@@ -224,7 +224,7 @@ class Hunt:
         return path, node
 
     def _grown(self, spec: Spec, depth: int = 0) -> Draft | None:
-        """Return a few steps on a Spec, at least one of which search does not try, or None if no draw applied."""
+        """Return a few steps on a Spec, at least one outside the space, or None if no draw applied."""
         usual = depth < 2 and self.rng.random() < _USUAL
         for _ in range(_STEP_TRIES):
             step = (self.steps.usual if usual else self.steps.drawn)(spec.logical)

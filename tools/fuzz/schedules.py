@@ -37,7 +37,7 @@ from tools.fuzz.outside import Finding, Report, report
 TARGETS = ("x86_avx2", "x86_avx512", "x86_avx2", "x86_avx512", "reference_c")
 #: Specs of one process.
 CHUNK = 10
-#: The largest gain that is no failure.
+#: The largest tolerated gain.
 TOLERATED = 0.01
 #: The starts of kinds that docs/reliability.md lists as outside the space.
 EXCEPTIONS = (
@@ -55,7 +55,7 @@ class Campaign:
     options: argparse.Namespace
     console: Console
     reports: list[Report] = attrs.field(factory=list)
-    #: Specs whose process died or raised, with what it said.
+    #: Specs whose process died or raised, with the message.
     died: list[str] = attrs.field(factory=list)
 
     def run(self) -> None:

@@ -210,8 +210,8 @@ SAMPLE = '{"event": "sample", "parent": "a", "key": "b", "paired": [2, 1.0, 2, 1
     ("lines", "rule"),
     [
         (["no trace"], ":1: not a line of a trace: Expecting value"),
-        (["[]"], ":1: not a line of a trace: it is no JSON object with an event"),
-        ([START, '{"event": "more"}', SAMPLE], ":2: not a line of a trace: it is no JSON object with an event"),
+        (["[]"], ":1: not a line of a trace: a line is a JSON object with an event"),
+        ([START, '{"event": "more"}', SAMPLE], ":2: not a line of a trace: a line is a JSON object with an event"),
         ([SAMPLE, START], ":1: a result before the start of its task"),
         ([START, SAMPLE, '{"event": "sam', SAMPLE], ":3: not a line of a trace: Invalid control character"),
         ([START, '{"event": "sam'], ":2: not a line of a trace: Invalid control character"),

@@ -166,7 +166,7 @@ def command(
         raise MorelloError(f"no database {reuse}", "give --reuse the database of an earlier `morello tune`")
     source = output and f"{os.path.splitext(output)[0]}.c"
     if output and source == output:
-        raise MorelloError(f"-o {output} is the name of the C beside it", "name a .spec file")
+        raise MorelloError(f"-o {output} would be overwritten by its C", "name a .spec file")
     for path in filter(None, (output, source)):
         check_writable(path, click.get_current_context().params["file"])
     options = TuningOptions(

@@ -33,7 +33,7 @@ class Trace:
     def open(cls, path: str | os.PathLike[str] | None, task: Mapping[str, Any]) -> Trace:
         """Return the trace in a file, which continues one of the same task on the same kind of machine.
 
-        Raises MorelloError for a file that cannot be used, for a line that is no event, and for another task.
+        Raises MorelloError for a file that cannot be used, for a line without an event, and for another task.
         """
         if path is None:
             return cls()
@@ -92,7 +92,7 @@ def _event(line: str) -> dict[str, Any]:
     """Return the event of a line. Raises ValueError for another text."""
     event = parse_json(line)
     if not isinstance(event, dict) or event.get("event") not in ("start", "sample", "end"):
-        raise ValueError("it is no JSON object with an event: start, sample or end")
+        raise ValueError("a line is a JSON object with an event: start, sample or end")
     if event["event"] == "sample" and event.get("paired") is not None:
         times = event["paired"]
         if not isinstance(times, list) or len(times) != 6 or not {*map(type, times)} <= {int, float}:

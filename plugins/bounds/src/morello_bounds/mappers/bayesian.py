@@ -40,7 +40,7 @@ TRIALS, _RANDOM = 24, 6
 _RATED, _NEAR = 1024, 256
 #: The standard deviation of near points in each number.
 _STEP = 0.1
-#: The largest number of a trial, most of which are logarithms.
+#: The largest number of a trial; most are logarithms.
 _LARGEST = 1000
 #: A point without a program counts as this multiple of the worst program.
 _NO_PROGRAM = 2.0
