@@ -83,6 +83,7 @@ def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
 @pytest.mark.slow
 def test_reported_bounds_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, avx2: Target) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
+    monkeypatch.setattr(core, "QUOTA", 16)
     path, goal = tmp_path / "specs.db", matmul(4)
     reported = 0
 

@@ -159,6 +159,6 @@ def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target
 
 @pytest.mark.slow
 def test_all_memory_of_the_target(avx2: Target) -> None:
-    known = {**FULL, (1, 16, 16, 16): 3884, (1, 64, 64, 64): 211272}
+    known = {**FULL, (1, 16, 16, 16): 3884, (1, 64, 64, 64): 211132}
     found = SearchSession(avx2).programs([full_spec(shape, avx2) for shape in known])
     assert {shape: cost_and_peak(impl).cost for shape, impl in zip(known, found, strict=True) if impl} == known

@@ -30,7 +30,7 @@ from tools.fuzz.sweep import toy_plugin
 #: What the cheapest programs cost on x86_avx2 as it is declared; each takes search a while to prove.
 OPTIMA = {
     "Matmul(1×512×512×512, (f32, GL), (f32, GL), (f32, GL), serial)": 91_061_556,
-    "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)": 211_272,
+    "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)": 211_132,
     "Relu(64×1024, (f32, GL), (f32, GL), serial)": 673_104,
 }
 
