@@ -1,4 +1,4 @@
-"""Files, JSON and TOML of others, read within limits: of size, of nesting, and of the digits of numbers."""
+"""Readers of files, JSON and TOML from elsewhere, with limits on size, nesting and the digits of numbers."""
 
 from __future__ import annotations
 

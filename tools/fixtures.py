@@ -42,7 +42,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep caches and crash reports in a folder of the tests' own, use no database, and costs as declared."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Workers share what they compile.
+        # Workers share compiled libraries.
         folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MORELLO_CACHE_DIR", str(folder / "cache" / "morello"))

@@ -357,14 +357,12 @@ class Goal:
         program, and MorelloError if the budget is too small to find one, or if the database cannot be used.
         `using`, `without` and `layouts` are those of `allowing`.
         """
-        if using or without or layouts != "offered":
-            return self.allowing(using, without, layouts).synthesize(db, progress, budget)
-        store = database(db)
+        goal, store = self.allowing(using, without, layouts), database(db)
         with (
             subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener,
             store.snapshot() if store else nullcontext(),
         ):
-            return self._applied((Synthesize(),), lambda: store, listener, budget)
+            return goal._applied((Synthesize(),), lambda: store, listener, budget)
 
     def _step(self, step: Rewrite) -> Goal:
         if step.keyword not in self.target.rewrites_by_name:

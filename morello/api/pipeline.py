@@ -93,8 +93,8 @@ def synthesize(
     """Return the best program of a Spec, or the best completion of a goal that is scheduled in part.
 
     `what` may be the text of a Spec file with a single Spec, its Path, or, with `target`, the text of a Spec. `profile`
-    and `cpu` are those of `parse`, `using`, `without` and `layouts` those of `Goal.allowing`, the others
-    those of `Goal.synthesize`. Raises NoImplementation without a program, and the errors of `parse`.
+    and `cpu` are those of `parse`, `using`, `without` and `layouts` those of `Goal.allowing`, the others those of
+    `Goal.synthesize`. Raises NoImplementation without a program, and the errors of `parse`.
     """
     return goal_from(what, target, profile, cpu).synthesize(db, progress, budget, using, without, layouts).impl
 

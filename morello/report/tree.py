@@ -183,12 +183,13 @@ def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], li
     if not compact:
         columns += [Column(name, wraps=True, spare=at) for at, name in enumerate(("implements", "holds", "peak"), 1)]
     rows: list[Row] = []
+    partial = root.partial
     for guides, rest, branch, last in _lines(root):
         label = branch.label + (until(branch.step, last.step) if last is not branch else "")
         program = Text.assemble((guides, "dim"), (label, "bold" if branch.kernel else ""))
         least = "≥ " if branch.partial else ""
         cost = "–" if branch.kind == "hole" else f"{least}{branch.cost:,}"
-        share = f"{branch.share:.1f} %" if branch.own and not root.partial else "–"
+        share = f"{branch.share:.1f} %" if branch.own and not partial else "–"
         peak = f"{least if any(branch.peak.values()) else ''}{memory(branch.peak)}"
         details = () if compact else (branch.spec, memory(branch.holds), peak)
         rows.append((program, cost, f"{branch.runs:,}", share, *details))

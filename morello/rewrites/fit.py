@@ -158,14 +158,19 @@ def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[
     offered = {1 << bit for bit in range(0, max(wanted).bit_length(), bits)}
     unit = math.gcd(*wanted)
     tilings: set[tuple[int, ...]] = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
-    sizes = wanted if bits > 1 else wanted | {size for size in offered if size % unit == 0}
-    for small, large in combinations(sorted(sizes), 2):
-        apart = bits > 1 and (large - small > unit or small == unit)
-        trips = _trips(extent, (small, large)) if extent > large and wanted & {small, large} and not apart else ()
+    if bits > 1:
+        sizes = wanted
+        pairs = [(size, size + unit) for size in wanted if size > unit and size + unit in wanted]
+    else:
+        sizes = wanted | {size for size in offered if size % unit == 0}
+        pairs = [pair for pair in combinations(sorted(sizes), 2) if wanted & {*pair}]
+        tilings.update(_fewest(extent, max(wanted), unit))
+    for pair in pairs:
+        trips = _trips(extent, pair) if extent > pair[1] else ()
         # Small tiles that make up another size cost no less than one tile of that.
-        if trips and (trips[0] == 1 or trips[0] * small not in sizes):
-            tilings.add(tuple(sorted((small, large), key=_alignment)))
-    return frozenset(tilings if bits > 1 else {*tilings, *_fewest(extent, max(wanted), unit)})
+        if trips and (trips[0] == 1 or trips[0] * pair[0] not in sizes):
+            tilings.add(tuple(sorted(pair, key=_alignment)))
+    return frozenset(tilings)
 
 
 def _fewest(extent: int, largest: int, unit: int) -> Iterator[tuple[int, ...]]:

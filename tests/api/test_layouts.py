@@ -1,4 +1,4 @@
-"""Searches with all layouts: what they find, state and refuse, and that databases keep their answers apart."""
+"""Searches with all layouts: their programs, proofs and errors, and their own answers in databases."""
 
 from __future__ import annotations
 

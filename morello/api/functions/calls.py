@@ -32,9 +32,9 @@ class FunctionOptions(TypedDict, total=False):
     """Options of all functions.
 
     `target` is a target or its name, by default the one for this machine; `cpu` is that of `parse`, by default "native"
-    without a `target`. `time_limit` is the seconds of a search, `budget` its budget; by default, and `progress`, those
-    of `Goal.synthesize`. With `threads=1`, the kernel has no parallel loops; other numbers
-    are those of `Kernel`. With `copy=False`, an array that no kernel takes in place is an error.
+    without a `target`. `time_limit` is the seconds of a search. `budget` and `progress` are those of `Goal.synthesize`.
+    With `threads=1`, the kernel has no parallel loops; other numbers are those of `Kernel`. With `copy=False`,
+    an array that no kernel takes in place is an error.
     """
 
     target: str | Target | None

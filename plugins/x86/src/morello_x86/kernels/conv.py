@@ -150,7 +150,7 @@ class _Tiles:
 
     @property
     def kernel(self) -> Microkernel:
-        """Return the kernel; search tries tiles of two vectors of filters by `tile_rows` pixels, and two of pixels.
+        """Return the kernel; search tries two vectors by 3 or 6 rows, and by the most pixels that fit.
 
         Operands far from L1 would multiply the states that costs are asked for.
         """
