@@ -83,7 +83,7 @@ class FastCall:
 
     call: Callable[..., bool]
     address: Callable[[np.ndarray], int]
-    _plan: Any  # keeps the data of `call` alive
+    _data: tuple[Any, ...]  # what `call` and `address` point to
 
 
 class FastCaller:
@@ -127,7 +127,7 @@ class FastCaller:
             _new_function(ctypes.addressof(method), ctypes.addressof(plan), None)
             for method in (self._call, self._address)
         )
-        return FastCall(call, address, plan)
+        return FastCall(call, address, (plan, self._call, self._address))
 
 
 def caller_of(program: Program, compiler: Compiler) -> FastCaller:

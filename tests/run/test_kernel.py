@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from morello.ir.impl import Leaf
 from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
 from morello.ir.program import Program
 from morello.plugins import Target
+from morello.run import fastcall
 from morello.run.arrays import empty, pack
 
 Make = Callable[..., Kernel]
@@ -291,6 +294,25 @@ def test_each_thread_has_a_workspace(scratch: Kernel) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_fast_calls_keep_what_they_point_to(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that make a kernel's first call each make a FastCaller, and all but one are dropped."""
+    monkeypatch.setattr(fastcall, "_built", fastcall._built.__wrapped__)
+    kernel = make("Move", (3,))
+    arrays = [np.arange(3, dtype=np.float32), np.zeros(3, np.float32)]
+    arguments, program = kernel.arguments, kernel.program
+    maker = fastcall.caller_of(program, kernel.function.compiler)
+    address = kernel.function.load().address
+    fast = maker.fast_call(address, arguments, arrays, arrays, kernel.function.numbers(arrays, 1))
+    assert fast
+    method = weakref.ref(maker._call)
+    del maker
+    gc.collect()
+    assert method()
+    assert fast.call(*arrays)
+    assert fast.address(arrays[1]) == arrays[1].ctypes.data
+    assert np.array_equal(*arrays)
 
 
 def test_calls_release_the_lock(make: Make, target: Target) -> None:
