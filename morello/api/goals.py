@@ -240,7 +240,7 @@ class Goal:
         bounds, key = dict(self.bounds), (self.name, self.scheduled)
 
         def search_in(store: SpecStore | None, spec: Spec, allowed: AllowedSteps) -> Impl:
-            with self.searches.using(store, progress, allowed, key) as search:
+            with self.searches.using(store, progress, Leaf(spec, allowed), key) as search:
                 found = search.search_within(spec, budget or SearchBudget.default())
             if found.low < found.cost:
                 # Of two searches by other steps, the lower bound holds for both.

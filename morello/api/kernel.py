@@ -327,7 +327,8 @@ class Kernel:
             with subscribe(progress, f"runner-ups of {goal.name}", before, kept) as listener:
 
                 def best(spec: Spec, allowed: AllowedSteps) -> tuple[RunnerUp, ...]:
-                    with goal.searches.using(store, listener, allowed, (goal.name, goal.scheduled)) as search:
+                    key = goal.name, goal.scheduled
+                    with goal.searches.using(store, listener, Leaf(spec, allowed), key) as search:
                         return ranked(search.alternatives(spec, runner_ups))
 
                 found = find_runner_ups(best, goal.scheduled, self.impl)

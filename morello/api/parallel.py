@@ -19,6 +19,7 @@ from morello.db.default import DatabaseLike, database
 from morello.db.store import SpecStore
 from morello.errors import MemoryLimited, MorelloError, NoImplementation, Undecided
 from morello.interrupt import result_of
+from morello.ir.impl import leaves
 from morello.progress import Spinner
 from morello.search.budget import SearchBudget
 
@@ -26,11 +27,13 @@ from morello.search.budget import SearchBudget
 def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBudget, jobs: int) -> list[Goal]:
     """Return the goals with the programs that up to `jobs` searches at once find, which share the budget's memory.
 
-    With one job or one goal, return the goals as they are. Raises what `Goal.synthesize` raises, for the first goal
-    that fails, and leaves no process behind.
+    With one job or one goal, return the goals as they are; searches for them one by one share tables. Raises what
+    `Goal.synthesize` raises, for the first goal that fails, and leaves no process behind.
     """
     jobs = min(jobs, len(goals))
     if jobs == 1:
+        for goal in goals:
+            goal.searches.expect(leaves(goal.impl))
         return [*goals]
     if budget.memory is not None:
         budget = attrs.evolve(budget, memory=budget.memory // jobs)

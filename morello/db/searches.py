@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
 
 from morello.db.store import SpecStore
-from morello.ir.impl import ANY_STEPS, AllowedSteps
+from morello.ir.impl import ANY_STEPS, AllowedSteps, Leaf
+from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.allowed import confined
 from morello.search.progress import Progress
@@ -25,10 +26,14 @@ class _Lent:
     """A search, its lock, and the number of uses under way."""
 
     session: SearchSession
+    #: The last goal.
+    goal: object = None
     lock: threading.RLock = attrs.field(factory=threading.RLock)
     uses: int = 0
 
 
+#: Shapes of the tables that several goals share; larger ones take too much time and memory if one goal needs them.
+_MOST_SHAPES = 10_000
 #: The search used last by any `Searches`. Others are reset, since each holds hundreds of megabytes.
 _last: weakref.ref[_Lent] | None = None
 _last_lock = threading.Lock()
@@ -39,20 +44,24 @@ class Searches:
 
     The process keeps the tables of the search used last; another one builds its own again.
     The search for a goal begins without what those for others have solved, so that its program does not depend on
-    them, unless the search is `shared`.
+    them, unless the search is `shared`. Those for expected Specs that differ in sizes alone use the same tables and
+    bounds, if these are small.
     """
 
     def __init__(self, target: Target, shared: bool = False):
         self.target = target
         self._shared = shared
         self._found: dict[tuple[SpecStore | None, AllowedSteps], _Lent] = {}
-        #: The last goal of each search.
-        self._goals: dict[tuple[SpecStore | None, AllowedSteps], object] = {}
+        self._expected: list[Leaf] = []
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Searches], tuple[Target, bool]]:
         # Another process has searches of its own.
         return Searches, (self.target, self._shared)
+
+    def expect(self, leaves: Iterable[Leaf]) -> None:
+        """Note Specs that will be searched for, each for a goal of its own."""
+        self._expected += leaves
 
     def of(self, store: SpecStore | None) -> SearchSession:
         """Return the search of a database by all steps, to read its state; see `using` for searching."""
@@ -62,20 +71,20 @@ class Searches:
     def using(
         self,
         store: SpecStore | None,
-        progress: Callable[[Progress], None] | None = None,
-        allowed: AllowedSteps = ANY_STEPS,
-        goal: object = None,
+        progress: Callable[[Progress], None] | None,
+        leaf: Leaf,
+        goal: object,
     ) -> Iterator[SearchSession]:
-        """Lend the search of a database by allowed steps to this thread alone, for a goal.
+        """Lend the search of a database by the allowed steps of a leaf to this thread alone, for a goal.
 
         `progress` is called with the Specs solved by all searches of the database.
         """
-        lent = self._of(store, allowed)
+        lent = self._of(store, leaf.allowed)
         search = lent.session
         with _in_use(lent):
-            if goal is not None and self._goals.setdefault((store, allowed), goal) != goal and not self._shared:
-                search.reset()
-                self._goals[store, allowed] = goal
+            if lent.goal != goal and not self._shared:
+                search.reset(self._alike(leaf))
+                lent.goal = goal
             others = self.solved(store) - search.solved
 
             def report(one: Progress) -> None:
@@ -102,6 +111,17 @@ class Searches:
 
         caches = [search.cache for search in self._searches_of(store)]
         return any(isinstance(cache, DatabaseCache) and cache.used for cache in caches)
+
+    def _alike(self, leaf: Leaf) -> list[LogicalSpec]:
+        """Return the expected Specs that differ from one in sizes alone, or nothing where their tables are large."""
+        from morello.search.incumbents import shapes_below
+
+        def kind(one: Leaf) -> object:
+            logical = one.spec.logical
+            return one.allowed, one.spec.limits, logical.op, logical.states, logical.serial, len(logical.shape)
+
+        alike = [one.spec.logical for one in self._expected if kind(one) == kind(leaf)]
+        return alike if sum(shapes_below(one, self.target) for one in alike) <= _MOST_SHAPES else []
 
     def _searches_of(self, store: SpecStore | None) -> list[SearchSession]:
         with self._lock:

@@ -6,7 +6,7 @@ Its answers equal those of `morello.testing.textbook`: the same costs, peaks and
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -62,20 +62,28 @@ class SearchSession:
         self.prune = prune
         self.progress = progress
         self.cache = cache
-        self.incumbents = Incumbents(target, self._restrict, self._store)
         self._restricted = False
         self._refine_after = REFINE_AFTER if refine_after is None else refine_after
         self._started = time.monotonic()
-        #: The Specs below which the next engine covers all, and their largest limits.
-        self._seeds: dict[LogicalSpec, None] = {}
-        self._ceilings: Limits = (0,) * len(target.levels)
         self._solver: Solver | None = None
-        #: Specs solved by replaced engines, and expansions by those that a refined one replaced.
-        self._solved_before, self._expansions_before = 0, 0
-        self._programs: dict[Spec, Impl] = {}
+        #: The last engine before `reset`, if its tables are those to build next.
+        self._kept: Engine | None = None
+        #: Specs solved by replaced engines.
+        self._solved_before = 0
+        self._clear()
         #: The goal and the budget of the search under way.
         self._goal: Spec | None = None
         self._budget = RunningBudget()
+
+    def _clear(self) -> None:
+        """Set the state of a search without any Spec."""
+        self.incumbents = Incumbents(self.target, self._restrict, self._store)
+        #: The Specs below which the next engine covers all, and their largest limits.
+        self._seeds: dict[LogicalSpec, None] = {}
+        self._ceilings: Limits = (0,) * len(self.target.levels)
+        #: Expansions by engines that a refined one replaced.
+        self._expansions_before = 0
+        self._programs: dict[Spec, Impl] = {}
 
     @property
     def solved(self) -> int:
@@ -199,13 +207,13 @@ class SearchSession:
         (node,) = solver.engine.directory.nodes_of([spec])
         return solver.ranking(node, count)
 
-    def reset(self) -> None:
-        """Release all that was computed."""
-        self._solved_before, self._expansions_before, self._solver = self.solved, 0, None
-        self._ceilings = (0,) * len(self.target.levels)
-        self.incumbents = Incumbents(self.target, self._restrict, self._store)
-        self._seeds.clear()
-        self._programs.clear()
+    def reset(self, seeds: Iterable[LogicalSpec] = ()) -> None:
+        """Release all that was computed, except for tables and bounds of exactly these seeds, which come next."""
+        engine = self._solver.engine if self._solver else self._kept
+        self._solved_before, self._solver = self.solved, None
+        self._clear()
+        self._seeds = dict.fromkeys(seeds)
+        self._kept = engine if engine and engine.seeds == [*self._seeds] else None
 
     # Search within a budget.
 
@@ -335,13 +343,19 @@ class SearchSession:
             tables = before.search_tables if same else None
             # Two engines never take memory at once.
             self._solver = before = None
+        recalls = self.cache is not None and self.cache.attach(self.target)
+        kept, self._kept = self._kept, None
+        if kept and kept.seeds == [*self._seeds] and kept.ceilings == self._ceilings:
+            self._solver = self._with(kept.renewed(recalls))
+            return self._solver
+        kept = None
         with budget_guard(self._budget.memory, self._budget.deadline), uncollected():
             engine = Engine(
                 self._seeds,
                 self.target,
                 ceilings=self._ceilings,
                 prune=self.prune,
-                recalls=self.cache is not None and self.cache.attach(self.target),
+                recalls=recalls,
                 begin=self._report_phase,
                 bounded=self._note_bound,
                 tables=tables,

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 import morello
+from morello import api
 from morello.db.store import SpecStore
 from morello.ir.impl import Impl
+from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
+from morello.search.solve import engine
+from morello.search.tables.step_tables import SearchTables
 
 TEXT = """target x86_avx2
 spec a = FillZero(4×8, (f32, L1), serial)
@@ -116,3 +120,21 @@ def test_the_search_used_last_keeps_its_tables_alone() -> None:
     assert not first.searches.details(None)
     assert first.synthesize(False, False).impl == found.impl
     assert first.searches.details(None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effort", [20, 300, None])
+def test_goals_that_differ_in_sizes_share_tables(monkeypatch: pytest.MonkeyPatch, effort: int | None) -> None:
+    """Their programs and bounds are those of searches on their own, also where the budget ends these."""
+    text = "target x86_avx2\n" + "".join(
+        f"spec p{m}{k}{n} = Matmul(1×{m}×{k}×{n}, L1, L1, L1, serial)\n"
+        for m, k, n in ((6, 8, 16), (12, 3, 8), (4, 9, 24))
+    )
+    budget, built = SearchBudget(expansions=effort), []
+    alone = [morello.goal(str(one.spec.logical), target="x86_avx2") for one in morello.parse(text).values()]
+    expected = [one.synthesize(False, False, budget) for one in alone]
+    monkeypatch.setattr(engine, "SearchTables", lambda *args: built.append(args) or SearchTables(*args))
+    goals = api.synthesize_all([*morello.parse(text).values()], None, budget, 1)
+    found = [one.synthesize(False, False, budget) for one in goals]
+    assert len(built) == 1
+    assert [(one.impl, one.low) for one in found] == [(one.impl, one.low) for one in expected]

@@ -69,7 +69,16 @@ class Engine:
         self.refines = not trivial
         self.limit_codes = self.bounds.limit_codes
         self.marshaller = Marshaller(self.bounds, relevant_limits(self.search_tables, everything=bool(self.generic)))
-        self._start(self.marshaller.model(generic=bool(self.generic), exhaustive=trivial, recalls=recalls))
+        self._model = self.marshaller.model(generic=bool(self.generic), exhaustive=trivial, recalls=recalls)
+        self._start(self._model)
+
+    def renewed(self, recalls: bool) -> Engine:
+        """Return an engine without nodes, with the same tables and bounds by class."""
+        renewed = copy(self)
+        renewed.layouts, renewed.refines = None, not self._model.exhaustive
+        self._model.recalls = recalls
+        renewed._start(self._model)
+        return renewed
 
     def refined(self) -> Engine | None:
         """Return an engine without nodes and with bounds by layout, None if time or memory run out."""
