@@ -14,6 +14,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.unary import Relu
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
+from morello.kernels.target import Target
 from morello.rewrites.base import Example, argument
 from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
@@ -32,13 +33,14 @@ class Bufferize(BufferedPipelineRewrite[Compose]):
     at: tuple[int, ...] = argument(tuple, keyword="at", default=())
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         op = logical.op
         if not isinstance(op, Compose):
             return
         dtypes = [state.dtype for state in logical.states]
         intermediates = range(1, len(op.stages))
-        for at in [(), *(((one,) for one in intermediates) if len(intermediates) > 1 else ())]:
+        alone = len(intermediates) > 1 and not target.cuts_all
+        for at in [(), *(((one,) for one in intermediates) if alone else ())]:
             first = at[0] if at else 1
             rank = len(op.intermediate_shape(first, logical.shape))
             for place in places(target, op.intermediate_dtype(first, dtypes), rank):

@@ -13,6 +13,7 @@ from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Layout, TileCode, canonical, named, row_major
 from morello.ir.numbers import CellIndices, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
+from morello.ir.ops.compose import Compose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
@@ -56,7 +57,7 @@ class MoveStep(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if pending_dims(logical.op, target) is not None:
+        if pending_dims(logical.op, target) is not None or (target.cuts_all and isinstance(logical.op, Compose)):
             return
         declared = logical.op.operands(len(logical.shape))
         # Operations that must be rewritten before vector kernels apply are packed only after that.

@@ -20,6 +20,9 @@ from morello.errors import MorelloError
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 #: The default budget of searches, in expansions: about ten seconds.
 DEFAULT_EXPANSIONS = 1_200_000
+#: The most spaces, and class tuples in their bounds, of a search within a number of expansions: tables and bounds take
+#: seconds, where those of a Compose of 12 operations take minutes.
+MOST_SPACES, MOST_TUPLES = 100, 40_000
 #: Seconds for which a reading of resident memory is reused: reading takes longer than most work between two checks.
 _FRESH = 0.005
 #: The time of the last reading, by `time.perf_counter`, and the bytes read.
@@ -32,6 +35,10 @@ class MemoryLimitReached(MorelloError):
 
 class DeadlineReached(MorelloError):
     """The time of a search is up where it cannot return its best program."""
+
+
+class SpaceTooLarge(Exception):
+    """Tables or bounds would take much longer than a search within a number of expansions."""
 
 
 @attrs.frozen
@@ -90,20 +97,26 @@ class RunningBudget(SearchBudget):
 
 _memory: ContextVar[int | None] = ContextVar("memory", default=None)
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+_counted: ContextVar[bool] = ContextVar("counted", default=False)
 #: The memory limits that searches of this thread have reached since `watch_memory` began.
 _reached: ContextVar[list[int] | None] = ContextVar("reached", default=None)
 
 
 @contextmanager
-def budget_guard(memory: int | None, deadline: float = float("inf")) -> Generator[None]:
-    """Let `check_budget` enforce a limit of memory, in bytes (None: the outer one), and a deadline in this thread."""
+def budget_guard(memory: int | None, deadline: float = float("inf"), *, counted: bool = False) -> Generator[None]:
+    """Let `check_budget` enforce a limit of memory, in bytes (None: the outer one), and a deadline in this thread.
+
+    If `counted`, `check_size` limits tables and bounds.
+    """
     memory_before = _memory.set(_memory.get() if memory is None else memory)
     deadline_before = _deadline.set(min(_deadline.get(), deadline))
+    counted_before = _counted.set(counted)
     try:
         yield
     finally:
         _memory.reset(memory_before)
         _deadline.reset(deadline_before)
+        _counted.reset(counted_before)
 
 
 def check_budget(more: int = 0) -> None:
@@ -115,6 +128,12 @@ def check_budget(more: int = 0) -> None:
         )
     if time.monotonic() >= _deadline.get():
         raise DeadlineReached("the time for the search is up", "give it more")
+
+
+def check_size(*, spaces: int = 0, tuples: int = 0) -> None:
+    """Raise SpaceTooLarge if a search within a number of expansions has more spaces, or class tuples, than it may."""
+    if _counted.get() and (spaces > MOST_SPACES or tuples > MOST_TUPLES):
+        raise SpaceTooLarge
 
 
 @contextmanager

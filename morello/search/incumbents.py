@@ -177,6 +177,13 @@ class Incumbents:
         self._warm_start(spec, core, goal)
         return (budget.expansions or 0) - (left.expansions or 0)
 
+    def cut_all(self, spec: Spec, budget: RunningBudget) -> None:
+        """Search only the spaces in which Composes are cut into single operations."""
+        narrow = attrs.evolve(self._target, cuts_all=True)
+        self._spaces = [*restricted(narrow), narrow]
+        self._count = len(self._spaces)
+        self.refine(spec, budget)
+
     def before_search(
         self, spec: Spec, budget: RunningBudget, spaces: int, build: Callable[[], object]
     ) -> RunningBudget:

@@ -21,6 +21,7 @@ from morello.search.budget import (
     MemoryLimitReached,
     RunningBudget,
     SearchBudget,
+    SpaceTooLarge,
     budget_guard,
     check_budget,
     uncollected,
@@ -167,11 +168,14 @@ class SearchSession:
                         return stored
             try:
                 found = self._best(spec, self._budget)
-            except (MemoryLimitReached, DeadlineReached):
+            except (MemoryLimitReached, DeadlineReached, SpaceTooLarge) as ended:
                 known = self.incumbents.get(spec) or self._first(spec, 1)
+                if known is None and isinstance(ended, SpaceTooLarge):
+                    raise undecided(spec, self._budget, late=False) from None
                 if known is None:
                     raise
-                found = attrs.evolve(known, expansions=0)
+                used = (budget.expansions or 0) if isinstance(ended, SpaceTooLarge) else 0
+                found = attrs.evolve(known, expansions=used)
             if found.low < found.cost:
                 found = attrs.evolve(found, expansions=max(1, found.expansions))
                 self._store(found)
@@ -218,7 +222,17 @@ class SearchSession:
     # Search within a budget.
 
     def _best(self, spec: Spec, budget: RunningBudget) -> Incumbent:
-        """Return the best program found within a budget."""
+        """Return the best program found within a budget. Raises SpaceTooLarge; the best one is an incumbent then."""
+        try:
+            return self._best_of_all(spec, budget)
+        except SpaceTooLarge:
+            # The next search builds tables without it.
+            self._seeds.clear()
+            if self._uses_restricted(budget):
+                self.incumbents.cut_all(spec, budget)
+            raise
+
+    def _best_of_all(self, spec: Spec, budget: RunningBudget) -> Incumbent:
         granted = budget
         spaces = self.incumbents.begin(spec.logical)
         if self._uses_restricted(budget) and self._solver is None:
@@ -349,7 +363,8 @@ class SearchSession:
             self._solver = self._with(kept.renewed(recalls))
             return self._solver
         kept = None
-        with budget_guard(self._budget.memory, self._budget.deadline), uncollected():
+        counted = self._budget.expansions is not None
+        with budget_guard(self._budget.memory, self._budget.deadline, counted=counted), uncollected():
             engine = Engine(
                 self._seeds,
                 self.target,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import attrs
 import pytest
 
 from morello.errors import NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import cost_and_peak
 from morello.ir.limits import fits
+from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.search.budget import SearchBudget
+from morello.search.first_program import first_program
 from morello.search.incumbents import Incumbent
 from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook
@@ -106,18 +109,49 @@ def test_any_budget_gives_a_program(avx2: Target, text: str, budget: SearchBudge
     assert SearchSession(avx2).search_within(spec, budget) == found
 
 
-@pytest.mark.slow
-def test_a_deadline_ends_set_up_too(avx2: Target) -> None:
-    """An LSTM step, whose tables take seconds and whose bounds take minutes."""
+def lstm(target: Target) -> Spec:
+    """Return an LSTM step, whose tables take seconds and whose bounds take minutes."""
     gates = "i = Sigmoid(a), a = Matmul(x, wi), g = Tanh(b), b = Matmul(x, wg), o = Sigmoid(d), d = Matmul(x, wo)"
     cell = "h = Mul(o, t), t = Tanh(n), n = Add(k, u), k = Mul(f, c), f = Sigmoid(p), u = Mul(i, g)"
     weights = ", ".join(f"{name}: (1×64×128, GL)" for name in ("wi", "wg", "wo"))
     states = ", ".join(f"{name}: (1×32×128, GL)" for name in "pch")
-    spec = parse_spec(f"Compose([{cell}, {gates}], [x: (1×32×64, GL), {weights}, {states}], serial)", avx2)
+    return parse_spec(f"Compose([{cell}, {gates}], [x: (1×32×64, GL), {weights}, {states}], serial)", target)
+
+
+@pytest.mark.slow
+def test_a_deadline_ends_set_up_too(avx2: Target) -> None:
     before = time.process_time()
-    found = SearchSession(avx2).search_within(spec, SearchBudget(seconds=1))
+    found = SearchSession(avx2).search_within(lstm(avx2), SearchBudget(seconds=1))
     assert time.process_time() - before < 4
     assert found.low < found.cost < 3_000_000
+
+
+@pytest.mark.slow
+def test_a_number_of_expansions_limits_set_up_too(avx2: Target) -> None:
+    before = time.process_time()
+    found = SearchSession(avx2).search_within(lstm(avx2), SearchBudget.default())
+    assert time.process_time() - before < 12
+    assert found.low < found.cost < 1_100_000
+    assert found.meets(SearchBudget.default())
+
+
+def test_a_graph_with_too_many_parts_is_cut_into_single_operations(
+    avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("morello.search.budget.MOST_TUPLES", 100)
+    ops, budget = "Relu, Relu, Relu, Relu", SearchBudget(expansions=1000)
+    spec = parse_spec(f"Compose([{ops}], [(1×8×8, GL), (1×8×8, GL)], serial)", avx2)
+    search = SearchSession(avx2)
+    found = search.search_within(spec, budget)
+    assert found.low < found.cost < cost_and_peak(first_program(spec, avx2) or found.impl).cost
+    # The next search of the session does not cover the graph.
+    alone = parse_spec("Relu(1×8×8, GL, GL, serial)", avx2)
+    assert search.search_within(alone, budget).gap == 0
+    # A proof has no such limit.
+    assert SearchSession(avx2).synthesize(spec).spec == spec
+    monkeypatch.setattr("morello.search.budget.MOST_SPACES", 1)
+    with pytest.raises(Undecided, match="within 1,000 expansions"):
+        SearchSession(avx2).search_within(attrs.evolve(spec, limits=(0,) * len(spec.limits)), budget)
 
 
 def test_a_budget_may_end_a_search_without_a_program(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:

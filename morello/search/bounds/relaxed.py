@@ -16,7 +16,7 @@ import numpy as np
 from morello.ir.limits import Limits
 from morello.search.arrays import Bools, Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit_steps
-from morello.search.budget import check_budget
+from morello.search.budget import check_budget, check_size
 from morello.search.tables.limits import LimitCodes, reachable_levels
 from morello.search.tables.operand_states import least
 from morello.search.tables.shapes import Key
@@ -151,6 +151,7 @@ class Relaxed:
             # Spaces above come first, so that few are visited again.
             key = max(waiting, key=places.__getitem__)
             new = self.by_key[key].enter(np.concatenate(waiting.pop(key)))
+            check_size(tuples=sum(len(bounds.classes) for bounds in self.by_key.values()))
             for way in (way for steps in self.steps for way in steps.transitions(key, new)) if len(new) else ():
                 check_budget()
                 found.append((key, new[way.rows], way))

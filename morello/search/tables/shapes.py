@@ -24,7 +24,7 @@ from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, RewriteCase, cases_within, masked, select_cells
 from morello.search.arrays import Bools, Ints, distinct_numbers
-from morello.search.budget import check_budget
+from morello.search.budget import check_budget, check_size
 
 DTypes = tuple[DType, ...]
 
@@ -162,6 +162,7 @@ class Spaces:
         """Queue shapes for a visit; queue the whole space if its data types are new."""
         key, dtypes = typed_key
         seen = self.dtypes.setdefault(key, {})
+        check_size(spaces=len(self.dtypes))
         if dtypes not in seen:
             seen[dtypes] = None
             self._renewed.add(key)
