@@ -32,11 +32,14 @@ def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | N
     """
     if db is None or goal.impl != Leaf(goal.spec) or is_auto(compiler):
         return None
+    programs = db.measured(goal.target, goal.spec)
+    if not programs:
+        return None
     try:
         cc = find_compiler(compiler)
     except MorelloError:
         return None
-    for found in db.measured(goal.target, goal.spec):
+    for found in programs:
         if (found.machine.cpu, found.machine.compiler) != (microarchitectures()[0], str(cc)):
             continue
         try:
