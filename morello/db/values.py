@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import threading
 import types
 import weakref
@@ -50,7 +51,7 @@ class ValueHasher:
     def hash(self, value: Any) -> bytes:
         """Return a hash that is the same for equal values in every process. Raises TypeError, RecursionError."""
         if type(value) in _PLAIN:
-            return _digest(type(value).__name__, repr(value))
+            return f"{type(value).__name__} {value!r}".encode("utf-8", "backslashreplace")
         if id(value) in self._done:
             return self._done[id(value)][0]
         if id(value) in self._open:
@@ -79,7 +80,7 @@ class ValueHasher:
         if isinstance(value, set | frozenset):
             return "set", *sorted(map(self.hash, value))
         if kind in (dict, types.MappingProxyType):
-            return "mapping", *sorted(self.hash(key) + self.hash(one) for key, one in value.items())
+            return "mapping", *sorted(_digest(self.hash(key), self.hash(one)) for key, one in value.items())
         if isinstance(value, np.ndarray | np.generic):
             array = np.asarray(value)
             whole = self.hash(array.tolist()) if array.dtype.hasobject else array.tobytes()
@@ -98,7 +99,8 @@ class ValueHasher:
         if isinstance(value, _BUILTINS):
             owner = getattr(value, "__self__", None)
             return "builtin", self._named(value), self.hash(None if isinstance(owner, types.ModuleType) else owner)
-        return "object", self.hash(kind), self.hash(_fields(value))
+        fields = _fields(value)
+        return "object", self.hash(kind), *itertools.chain(*((name, self.hash(one)) for name, one in fields))
 
     def _named(self, value: Any) -> str:
         """Return the module and name of a class or function, and note the module."""
@@ -127,11 +129,11 @@ def _methods_with_data(value: type) -> list[types.FunctionType]:
     return [one for one in functions if not one.__code__.co_filename.startswith("<")]
 
 
-def _fields(value: Any) -> Any:
-    """Return the data of an object. Raises TypeError for one without fields."""
+def _fields(value: Any) -> list[tuple[str, Any]]:
+    """Return the names and data of an object. Raises TypeError for one without fields."""
     kind = type(value)
     if isinstance(value, functools.partial):
-        return [value.func, value.args, value.keywords]
+        return [("func", value.func), ("args", value.args), ("keywords", value.keywords)]
     if attrs.has(kind):
         names = [field.name for field in attrs.fields(kind)]
     elif dataclasses.is_dataclass(kind):
@@ -144,7 +146,7 @@ def _fields(value: Any) -> Any:
             )
         own = [name for name in getattr(value, "__dict__", ()) if not _is_cached(kind, name)]
         names = sorted({*own, *slots} - {"__dict__", "__weakref__"})
-    return [[name, getattr(value, name, NotImplemented)] for name in names]
+    return [(name, getattr(value, name, NotImplemented)) for name in names]
 
 
 def _is_cached(kind: type, name: str) -> bool:
