@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
+
+from morello.errors import ToolchainError
+
+#: Prefixes of files in the cache folder: tables of a parser, and methods that attrs compiled.
+GRAMMAR, METHODS = "grammar-", "methods-"
 
 
 def user_folder() -> Path:
@@ -32,3 +38,32 @@ def make_private(folder: Path) -> None:
     for place in (*reversed(folder.parents), folder):
         if not place.is_dir():
             place.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that no other user can write to or replace. Raises OSError, and ToolchainError if one can."""
+    # Resolve links before the check, so that the folder checked is the one used.
+    folder = Path(os.path.realpath(folder))
+    make_private(folder)
+    for place in (folder, *folder.parents):
+        _check_private(folder, place, place.stat())
+    return folder
+
+
+def _check_private(folder: Path, place: Path, status: os.stat_result) -> None:
+    """Raise ToolchainError if another user can write to `place`, which is `folder` or one of its parents."""
+    subject = "" if place == folder else f"is in {place}, which "
+    parent = place != folder
+    if status.st_uid != os.geteuid() and not (parent and status.st_uid == 0):
+        raise unusable(folder, f"{subject}belongs to another user (uid {status.st_uid}), who could put code into it")
+    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if others and not (parent and status.st_mode & stat.S_ISVTX):
+        raise unusable(folder, f"{subject}can be written by others, who could put code into it: `chmod go-w {place}`")
+
+
+def unusable(folder: Path, reason: str) -> ToolchainError:
+    """Return the error for a cache folder that cannot be used."""
+    return ToolchainError(
+        f"the cache directory {folder} {reason}",
+        "set the environment variable MORELLO_CACHE_DIR to a directory that only you can write to",
+    )

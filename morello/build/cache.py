@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import tempfile
 import time
 import warnings
@@ -18,7 +17,7 @@ import attrs
 
 from morello.atomic_write import staging_path
 from morello.errors import NotSaved, ToolchainError
-from morello.paths import make_private, user_folder
+from morello.paths import GRAMMAR, METHODS, private_folder, unusable, user_folder
 
 #: The default size limit in bytes, and the file of the limit set by the user.
 _DEFAULT_LIMIT, _LIMIT_FILE = 1 << 30, "limit"
@@ -37,6 +36,8 @@ _KINDS = {
     "precompiled headers": re.compile(rf"{HEADERS}[0-9a-f]{{64}}"),
     "times of compiler choices": re.compile(r"[0-9a-f]{64}\.times"),
     "C that did not compile": re.compile(r"failed-[0-9a-f]{16}"),
+    "grammars": re.compile(rf"{GRAMMAR}[0-9a-f]{{64}}"),
+    "methods of classes": re.compile(rf"{METHODS}[0-9a-f]+"),
     "C that was shown": re.compile(r".+-[0-9a-f]{12}\.c"),
 }
 _BUILDING = "building-"
@@ -54,41 +55,12 @@ def cache_directory() -> Path:
     """
     folder = user_folder()
     try:
-        return _private(folder)
+        return private_folder(folder)
     except OSError as error:
         other = Path(tempfile.gettempdir(), f"morello-{os.geteuid()}")
         fault = unusable(folder, f"cannot be made: {error.strerror or error}")
         warnings.warn(f"going on with the cache directory {other}: {fault}", NotSaved, stacklevel=2)
-        return _private(other)
-
-
-def _private(folder: Path) -> Path:
-    """Make a directory that no other user can write to or replace. Raises OSError, and ToolchainError if one can."""
-    # Resolve links before the check, so that the directory checked is the one used.
-    folder = Path(os.path.realpath(folder))
-    make_private(folder)
-    for place in (folder, *folder.parents):
-        _check_private(folder, place, place.stat())
-    return folder
-
-
-def _check_private(folder: Path, place: Path, status: os.stat_result) -> None:
-    """Raise ToolchainError if another user can write to `place`, which is `folder` or one of its parents."""
-    subject = "" if place == folder else f"is in {place}, which "
-    parent = place != folder
-    if status.st_uid != os.geteuid() and not (parent and status.st_uid == 0):
-        raise unusable(folder, f"{subject}belongs to another user (uid {status.st_uid}), who could put code into it")
-    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if others and not (parent and status.st_mode & stat.S_ISVTX):
-        raise unusable(folder, f"{subject}can be written by others, who could put code into it: `chmod go-w {place}`")
-
-
-def unusable(folder: Path, reason: str) -> ToolchainError:
-    """Return the error for a cache directory that cannot be used."""
-    return ToolchainError(
-        f"the cache directory {folder} {reason}",
-        "set the environment variable MORELLO_CACHE_DIR to a directory that only you can write to",
-    )
+        return private_folder(other)
 
 
 def size_limit() -> int:
@@ -116,7 +88,7 @@ def limit_cache(size: int) -> None:
     """Set the size limit of the cache in bytes, and evict entries above it. Raises ToolchainError."""
     folder = user_folder()
     try:
-        folder = _private(folder)
+        folder = private_folder(folder)
         with staging_path(folder / _LIMIT_FILE) as aside:
             aside.write_text(f"{size}\n", encoding="utf-8")
             os.replace(aside, folder / _LIMIT_FILE)

@@ -13,13 +13,14 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from morello.build.cache import HEADERS, cache_directory, find, size_limit, store, unusable
+from morello.build.cache import HEADERS, cache_directory, find, size_limit, store
 from morello.build.pch import PrecompiledHeaders, common_includes
 from morello.build.process import ProcessResult, run
 from morello.build.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, timeout_seconds
 from morello.codegen.interface import COMMON_FLAGS
 from morello.codegen.library import CFile
 from morello.errors import ToolchainError
+from morello.paths import unusable
 
 
 def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> Path:

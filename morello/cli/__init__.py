@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import sys
 
 from morello import interrupt
 
@@ -15,6 +16,11 @@ def main() -> None:
     from morello.cli import streams
 
     streams.prepare()
+    if sys.argv[1:] and not sys.argv[1].startswith("-"):
+        # Not for help, versions and completions, which need no attrs.
+        from morello.cli import methods
+
+        methods.keep()
     from morello.cli.app import main as program
 
     program(prog_name="morello")

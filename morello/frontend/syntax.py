@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from math import isinf
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
+import lark
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 
-from morello.errors import suggestion
+from morello.errors import ToolchainError, suggestion
 from morello.frontend.diagnostics import Source, SourceError, Span, quoted
+from morello.paths import GRAMMAR, private_folder, user_folder
 
 
 @attrs.frozen
@@ -279,9 +284,16 @@ class _Nodes(Transformer):
 
 @cache
 def _parser() -> Lark:
-    return Lark.open(
-        "grammar.lark",
-        rel_to=__file__,
+    """Return the parser. Its tables, which take 30 ms to make, stay in the cache; Lark ignores a damaged file."""
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    key = hashlib.sha256(repr((grammar, lark.__version__, sys.version_info[:2])).encode()).hexdigest()
+    try:
+        kept: str | bool = str(private_folder(user_folder()) / f"{GRAMMAR}{key}")
+    except (OSError, ToolchainError):
+        kept = False
+    return Lark(
+        grammar,
+        cache=kept,
         parser="lalr",
         start=["file", "spec", "schedule_body", "formula"],
         transformer=_Nodes(),

@@ -20,7 +20,18 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
 PACKAGE = ROOT / "morello"
 #: The layers that commands use: the API, reports, errors and how they are displayed.
-UNDER_COMMANDS = ("api", "atomic_write", "commands", "crash", "errors", "interrupt", "progress", "report", "untrusted")
+UNDER_COMMANDS = (
+    "api",
+    "atomic_write",
+    "commands",
+    "crash",
+    "errors",
+    "interrupt",
+    "paths",
+    "progress",
+    "report",
+    "untrusted",
+)
 #: The layers that serve every target alike.
 NEUTRAL = ["ir", "rewrites", "search", "schedule", "codegen", "db"]
 
