@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -249,19 +249,19 @@ class Goal:
 
         def find(spec: Spec, allowed: AllowedSteps) -> Impl:
             check_layouts(spec, self.target, allowed)
-            store = db()
-            with store.snapshot() if store else nullcontext():
-                if store and (known := store.program(confined(self.target, allowed), spec)):
+            if store := db():
+                stack.enter_context(store.snapshot())
+                if known := store.program(confined(self.target, allowed), spec):
                     return known
-                try:
-                    return search_in(store, spec, allowed)
-                except NoImplementation:
-                    if not self.searches.used_database(store):
-                        raise
-                # The database may be wrong: search without it before reporting failure.
-                return search_in(None, spec, allowed)
+            try:
+                return search_in(store, spec, allowed)
+            except NoImplementation:
+                if not self.searches.used_database(store):
+                    raise
+            # The database may be wrong: search without it before reporting failure.
+            return search_in(None, spec, allowed)
 
-        with watch_memory() as limits:
+        with ExitStack() as stack, watch_memory() as limits:
             position = apply(self.position, steps, self.target, find)
         if limits:
             warn_of_memory(self.name)
@@ -358,10 +358,7 @@ class Goal:
         `using`, `without` and `layouts` are those of `allowing`.
         """
         goal, store = self.allowing(using, without, layouts), database(db)
-        with (
-            subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener,
-            store.snapshot() if store else nullcontext(),
-        ):
+        with subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener:
             return goal._applied((Synthesize(),), lambda: store, listener, budget)
 
     def _step(self, step: Rewrite) -> Goal:
