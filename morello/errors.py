@@ -30,6 +30,10 @@ def _unpickled(kind: type[MorelloError], *args: object) -> MorelloError:
     return kind.__new__(kind, *args)
 
 
+class UnknownName(MorelloError):
+    """A name that an argument does not take; commands exit with status 2, as for other wrong arguments."""
+
+
 class SpecError(MorelloError):
     """A Spec, tensor spec or layout that contradicts itself."""
 

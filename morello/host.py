@@ -8,7 +8,7 @@ from functools import cache
 import archspec.cpu
 import archspec.cpu.detect
 
-from morello.errors import MorelloError, suggestion
+from morello.errors import UnknownName, suggestion
 
 #: The name of this machine's CPU.
 NATIVE = "native"
@@ -27,11 +27,11 @@ def cpu_features() -> frozenset[str]:
 def missing_features(needed: Iterable[str], cpu: str = NATIVE) -> list[str]:
     """Return those of `needed` that this machine lacks, or a microarchitecture that has a name of archspec's.
 
-    Raises MorelloError for an unknown name.
+    Raises UnknownName for an unknown one.
     """
     if cpu not in (NATIVE, *archspec.cpu.TARGETS):
         hint = f"write {NATIVE}, a name that archspec has, such as zen4, or +FEATURE,+FEATURE"
-        raise MorelloError(f"unknown CPU {cpu!r}", suggestion(cpu, archspec.cpu.TARGETS, hint))
+        raise UnknownName(f"unknown CPU {cpu!r}", suggestion(cpu, archspec.cpu.TARGETS, hint))
     has = archspec.cpu.host() if cpu == NATIVE else archspec.cpu.TARGETS[cpu]
     own = cpu_features() if cpu == NATIVE else ()
     return [feature for feature in needed if feature not in own and feature not in has]

@@ -22,7 +22,7 @@ from morello.db.maintenance import Summary
 from morello.db.measured import Measured
 from morello.db.store import SpecStore
 from morello.db.tables import AnswerTable
-from morello.errors import MorelloError, PluginDisabled, PluginError
+from morello.errors import MorelloError, PluginDisabled, PluginError, UnknownName
 from morello.ir.impl import AllowedSteps
 from morello.kernels.target import Target
 from morello.paths import make_private
@@ -182,7 +182,7 @@ def table_plane(store: SpecStore, number: int | None = None, axes: str | None = 
     """
     tables, number = largest_tables(store), number or 1
     if not 1 <= number <= len(tables):
-        raise MorelloError(f"the database has no table {number}", "`morello db stats --tables 20` lists its tables")
+        raise UnknownName(f"the database has no table {number}", "`morello db stats --tables 20` lists its tables")
     table = tables[number - 1]
     logical = read(table.labels, installed().operations)
     names = [*logical.dims, *table.owner.level_names]
@@ -203,7 +203,7 @@ def table_plane(store: SpecStore, number: int | None = None, axes: str | None = 
 def _axes(asked: str | None, names: Sequence[str], rank: int) -> tuple[int, int]:
     chosen = asked.split(",") if asked is not None else [*names[max(0, rank - 2) : rank], *names[rank:]][:2]
     if len(chosen) != 2 or not set(chosen) <= set(names) or chosen[0] == chosen[1]:
-        raise MorelloError(
+        raise UnknownName(
             f"{asked!r} are no two axes of the table", f"give two of {', '.join(names)}, separated by a comma"
         )
     return names.index(chosen[0]), names.index(chosen[1])

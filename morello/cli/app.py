@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from morello.cli import streams
 from morello.commands import GROUPS, Command, plugin_commands
-from morello.errors import MorelloError, MorelloWarning, suggestion
+from morello.errors import MorelloError, MorelloWarning, UnknownName, suggestion
 from morello.interrupt import INTERRUPTED, raised
 
 #: Distributions that bring a command which the core lacks, by the command's name.
@@ -108,7 +108,7 @@ class CommandGroup(click.Group):
             from morello.frontend.diagnostics import SourceError
 
             click.echo(str(error) if isinstance(error, SourceError) else f"error: {error}", err=True)
-            ctx.exit(1)
+            ctx.exit(2 if isinstance(error, UnknownName) else 1)
         except MemoryError:
             click.echo("error: out of memory\n  hint: smaller sizes and longer schedules need less", err=True)
             ctx.exit(1)

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from morello import api, crash
-from morello.errors import MorelloError, suggestion
+from morello.errors import UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.untrusted import read_file
 
@@ -300,10 +300,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def named(goals: Mapping[str, _T], name: str, file: str) -> _T:
-    """Return the value of a Spec's name. Raises MorelloError for an unknown name."""
+    """Return the value of a Spec's name. Raises UnknownName."""
     if name not in goals:
         hint = suggestion(name, goals, f"its Specs are {', '.join(goals)}")
-        raise MorelloError(f"{file} has no Spec {quoted(name)}", hint)
+        raise UnknownName(f"{file} has no Spec {quoted(name)}", hint)
     return goals[name]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from morello.errors import MorelloError, suggestion
+from morello.errors import MorelloError, UnknownName, suggestion
 from morello.host import NATIVE, missing_features
 from morello.kernels.target import Target
 
@@ -31,7 +31,5 @@ def known_features(features: Sequence[str], target: Target) -> tuple[str, ...]:
     for one in features:
         if one not in known:
             hint = f"its optional features are {', '.join(known)}" if known else "it has no optional features"
-            raise MorelloError(
-                f"{target.name} has no kernels for the CPU feature {one!r}", suggestion(one, known, hint)
-            )
+            raise UnknownName(f"{target.name} has no kernels for the CPU feature {one!r}", suggestion(one, known, hint))
     return tuple(sorted({*features}))

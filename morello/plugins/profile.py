@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 import attrs
 
-from morello.errors import MorelloError
+from morello.errors import MorelloError, UnknownName
 from morello.kernels.machine import MemoryLevel, Tables, Weights
 from morello.kernels.target import BASE, Target
 from morello.plugins import rules
@@ -33,7 +33,11 @@ _WEIGHTS = tuple(field.name for field in attrs.fields(Weights))
 
 
 class ProfileError(MorelloError):
-    """A profile that breaks a rule, or one that there is not."""
+    """A profile that breaks a rule."""
+
+
+class UnknownProfile(ProfileError, UnknownName):
+    """A name without a profile."""
 
 
 #: A file with a profile, on disk or in a package.

@@ -14,7 +14,7 @@ import attrs
 
 from morello.kernels.target import BASE
 from morello.paths import config_file
-from morello.plugins.profile import Profile, ProfileError, read_profile
+from morello.plugins.profile import Profile, ProfileError, UnknownProfile, read_profile
 from morello.untrusted import parse_toml
 
 #: A profile, its name, or the path of its file.
@@ -69,9 +69,9 @@ def is_file(asked: ProfileLike) -> bool:
     return not isinstance(asked, str) or asked.endswith(".toml") or os.sep in asked
 
 
-def _unknown(asked: str, names: Collection[str], of: str = "") -> ProfileError:
+def _unknown(asked: str, names: Collection[str], of: str = "") -> UnknownProfile:
     known = ", ".join(sorted({BASE, *names}))
-    return ProfileError(
+    return UnknownProfile(
         f"unknown profile {asked}{of}",
         f"profiles are {known}; a file is given by a path that ends in .toml or has a {os.sep}",
     )

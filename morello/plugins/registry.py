@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import pluggy
 
-from morello.errors import MorelloError, PluginError, remedy, suggestion
+from morello.errors import MorelloError, PluginError, UnknownName, remedy, suggestion
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.norms import NORMS
 from morello.kernels.machine import TargetInfo
@@ -250,7 +250,7 @@ class Registry:
             return self._assembled[name][0]
         if name not in self._declarations.owners:
             listing = f"installed targets are {', '.join(self.names) or 'none'}; `morello targets` lists them"
-            unknown = MorelloError(f"unknown target {name!r}", suggestion(name, self.names, listing))
+            unknown = UnknownName(f"unknown target {name!r}", suggestion(name, self.names, listing))
             raise self.reason(name) or unknown
         owner, parts = self.owner(name), self._declarations.parts[name]
         while name not in self._assembled:

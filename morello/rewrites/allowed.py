@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import attrs
 
-from morello.errors import MorelloError, suggestion
+from morello.errors import MorelloError, UnknownName, suggestion
 from morello.ir.dtypes import DType
 from morello.ir.impl import AllowedSteps
 from morello.ir.layout import Layout, every_layout
@@ -88,6 +88,6 @@ def check_names(target: Target, allowed: AllowedSteps) -> None:
         if name not in (*kernels, *rewrites):
             listing = f"{target.name} has the rewrites {', '.join(rewrites)}; `morello targets` lists microkernels"
             hint = suggestion(name, (*kernels, *rewrites), listing)
-            raise MorelloError(f"{target.name} has no microkernel or rewrite {name!r}", hint)
+            raise UnknownName(f"{target.name} has no microkernel or rewrite {name!r}", hint)
     for name in allowed.using:
         check_available(name, target)

@@ -98,8 +98,8 @@ def test_plot(cli, solved, refused, tmp_path):
         assert cli("db", "stats", solved, "--plot", str(picture), *options).exit_code == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
         picture.unlink()
-    refused(cli("db", "stats", solved, "--plot", str(picture), "--table", "99"), "no table 99", "--tables")
-    refused(cli("db", "stats", solved, "--plot", str(picture), "--axes", "x,y"), "'x,y' are no two axes", "VRF")
+    refused(cli("db", "stats", solved, "--plot", str(picture), "--table", "99"), "no table 99", "--tables", code=2)
+    refused(cli("db", "stats", solved, "--plot", str(picture), "--axes", "x,y"), "'x,y' are no two axes", "VRF", code=2)
     refused(cli("db", "stats", solved, "--plot", str(tmp_path / "none" / "a.png")), "cannot write")
 
 

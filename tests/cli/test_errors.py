@@ -41,12 +41,12 @@ def test_directory(cli, refused, tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_unknown_spec(cli, refused, write, command):
-    refused(cli(command, write(TWO), "--spec", "zeor"), "no Spec 'zeor'", "did you mean 'zero'?", "one, zero")
+    refused(cli(command, write(TWO), "--spec", "zeor"), "no Spec 'zeor'", "did you mean 'zero'?", "one, zero", code=2)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_unknown_target(cli, refused, write, command):
-    refused(cli(command, write(), "--target", "z80"), "unknown target 'z80'", "x86_avx2")
+    refused(cli(command, write(), "--target", "z80"), "unknown target 'z80'", "x86_avx2", code=2)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

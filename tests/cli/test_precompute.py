@@ -144,8 +144,8 @@ def test_other_errors(cli, write, refused, tmp_path):
     db = "--up-to", "4x4", "--db", str(tmp_path / "solved.db")
     refused(cli("precompute", "FillZero(4×4, GL)", *db), "a Spec needs a target", "--target NAME")
     refused(cli("precompute", "FillZero(4×4", *db, "--target", "x86_avx2"), "SPEC:1:", "error:")
-    refused(cli("precompute", path, *db, "--target", "z80"), "unknown target 'z80'")
-    refused(cli("precompute", path, *db, "--spec", "zro"), "no Spec 'zro'", "did you mean 'zero'?")
+    refused(cli("precompute", path, *db, "--target", "z80"), "unknown target 'z80'", code=2)
+    refused(cli("precompute", path, *db, "--spec", "zro"), "no Spec 'zro'", "did you mean 'zero'?", code=2)
     refused(cli("precompute", str(tmp_path / "none.spec"), *db), "cannot read")
     refused(
         cli("precompute", path, "--up-to", "4x4", MORELLO_DB="off"),

@@ -63,7 +63,7 @@ def test_targets_are_listed_on_a_screen(cli):
 
 
 def test_targets_of_an_unknown_name(cli, refused):
-    refused(cli("targets", "x68_avx2"), "unknown target 'x68_avx2'", "installed targets are")
+    refused(cli("targets", "x68_avx2"), "unknown target 'x68_avx2'", "installed targets are", code=2)
 
 
 def test_targets_json(cli):

@@ -200,9 +200,8 @@ def test_bench_against_torch(cli, write, runnable):
 def test_a_missing_library_is_reported_before_the_search(cli, refused, write, monkeypatch, command):
     monkeypatch.setattr("morello_baselines.times.find_spec", lambda name: None)
     refused(cli(command, write(), "--against", "onednn"), "torch is not installed", "pip install torch")
-    refused(
-        cli(command, write(), "--against", "jax"), "unknown library 'jax'", "compare with numpy, torch, onednn or none"
-    )
+    words = "unknown library 'jax'", "compare with numpy, torch, onednn or none"
+    refused(cli(command, write(), "--against", "jax"), *words, code=2)
 
 
 def test_verbose_prints_the_compiler(cli, write):

@@ -101,19 +101,22 @@ def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--proposer", "none"), "has no proposer 'none'"),
         (("--reuse", "missing.db"), "no database missing.db"),
         (("--trace", "/missing/trace"), "cannot write the trace"),
         (("-o", "/missing/best.spec"), "/missing/best.spec"),
         (("-o", "."), "cannot write .: it is a directory"),
         (("-o", "best.c"), "name a .spec file"),
-        (("--profile", "nowhere"), "nowhere"),
     ],
 )
 def test_faults_are_reported(cli: Cli, write: Write, options: tuple[str, ...], word: str) -> None:
     result = cli("tune", write(), "--no-db", *options)
     assert result.exit_code == 1
     assert word in result.stderr
+
+
+def test_unknown_proposers_are_wrong_arguments(cli: Cli, write: Write) -> None:
+    result = cli("tune", write(), "--no-db", "--proposer", "none")
+    assert (result.exit_code, "has no proposer 'none'" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("budget", ["many", "0", "1.5", "10 m"])

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import attrs
 
 from morello.build import process
-from morello.errors import MorelloError
+from morello.errors import MorelloError, UnknownName
 from morello.ir.spec import LogicalSpec
 from morello.run.timing import Times, measurement_seconds
 from morello_baselines.calls import NotOffered
@@ -56,7 +56,7 @@ class BaselineReport:
 def require(library: str) -> None:
     """Raise MorelloError for an unknown library, or one whose package is not installed."""
     if library not in LIBRARIES:
-        raise MorelloError(f"unknown library {library!r}", "compare with numpy, torch, onednn or none")
+        raise UnknownName(f"unknown library {library!r}", "compare with numpy, torch, onednn or none")
     package = LIBRARIES[library]
     if find_spec(package) is None:
         what = f"cannot compare with {library}: {package} is not installed"

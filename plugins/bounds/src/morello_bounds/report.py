@@ -11,7 +11,7 @@ import attrs
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
 from morello.db.programs import replayed
-from morello.errors import MorelloError, Undecided
+from morello.errors import MorelloError, Undecided, UnknownName
 from morello.ir.impl import Impl, cost_and_peak
 from morello.schedule import schedule_of, schedule_text
 from morello_bounds.certificate import Certificate, Cut, certificate, cuts_of, verify
@@ -138,7 +138,7 @@ def bound(goal: Goal, search: Callable[[Goal], Kernel] | None = None, level: str
     target, kernel, undecided, certified, reason = goal.target, None, "", None, ""
     cuts = {target.levels[cut.level - 1].name: cut for cut in cuts_of(goal.spec, goal.target)}
     if level is not None and target.level(level).name not in cuts:
-        raise MorelloError(f"no boundary is behind {level}", f"boundaries are behind {', '.join(cuts)}")
+        raise UnknownName(f"no boundary is behind {level}", f"boundaries are behind {', '.join(cuts)}")
     chosen = [cut for name, cut in cuts.items() if level in (None, name)]
     try:
         kernel = search and search(goal)

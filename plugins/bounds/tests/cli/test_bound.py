@@ -233,5 +233,5 @@ def test_files_without_proofs(cli, write, refused, tmp_path):
 
 
 def test_a_level_without_a_boundary(cli, write, refused):
-    refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary is behind GL", "VRF, L1, L2")
+    refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary is behind GL", "VRF, L1, L2", code=2)
     refused(cli("bound", write(SPEC), "--level", "L7", "--no-db"), "unknown memory level 'L7'")

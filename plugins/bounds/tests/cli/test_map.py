@@ -128,7 +128,7 @@ def test_times_are_compared(cli, write, runnable):
 
 
 def test_what_goes_wrong(cli, write, refused):
-    refused(cli("map", write(ONE), "--mapper", "greddy", "--no-db"), "no mapper 'greddy'", "greedy")
+    refused(cli("map", write(ONE), "--mapper", "greddy", "--no-db"), "no mapper 'greddy'", "greedy", code=2)
     refused(cli("map", write(ONE), "--no-time"), "--no-time needs --compare", code=2)
     refused(cli("map", "none.spec", *COMPARED), "none.spec")
     assert cli("map", *COMPARED).exit_code == 2

@@ -15,7 +15,7 @@ from morello.build.toolchain import find_compiler
 from morello.cli.common import SearchOptions, cc_option, json_option, print_json, with_goals_of_files
 from morello.cli.figures import figures, save
 from morello.cli.kernels import make, proof_of
-from morello.errors import MorelloError, suggestion
+from morello.errors import UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.ir.impl import Leaf
 from morello.report.tables import Column, print_table
@@ -100,12 +100,12 @@ def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **optio
 
 
 def _chosen(goal: Goal, names: Sequence[str], history: History | None) -> list[Mapper]:
-    """Return the mappers of these names, all by default. Raises MorelloError for one that the target does not have."""
+    """Return the mappers of these names, all by default. Raises UnknownName for one that the target does not have."""
     known = mappers_for(goal.target.name, history)
     for name in names:
         if name not in known:
             hint = suggestion(name, known, f"its mappers are {', '.join(known)}")
-            raise MorelloError(f"{goal.target.name} has no mapper {quoted(name)}", hint)
+            raise UnknownName(f"{goal.target.name} has no mapper {quoted(name)}", hint)
     return [known[name] for name in dict.fromkeys(names or known)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pluggy
 
-from morello.errors import MorelloError, suggestion
+from morello.errors import MorelloError, UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.plugins.discovery import contributions
 from morello_tune.interface import (
@@ -50,7 +50,7 @@ def proposer(name: str | Proposer, target: str) -> Proposer:
             known[one] = openai(model)
         if one not in known:
             hint = suggestion(one, known, f"there are {', '.join(known)}, and {_ENSEMBLE}A,B for several")
-            raise MorelloError(f"{target} has no proposer {quoted(one)}", hint)
+            raise UnknownName(f"{target} has no proposer {quoted(one)}", hint)
     if len({*names}) < len(names):
         raise MorelloError(f"{quoted(name)} names a proposer twice", "name each once")
     if name in known:
