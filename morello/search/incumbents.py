@@ -20,7 +20,7 @@ from morello.ir.layout import Layout
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.rewrites.base import tried_sizes
+from morello.rewrites.base import layout_name, tried_sizes
 from morello.search.budget import DeadlineReached, MemoryLimitReached, RunningBudget, SearchBudget
 from morello.search.solve.core import Core
 from morello.search.solve.solver import RefinementDue, Solver
@@ -40,7 +40,7 @@ _WIDE = 0.05
 _CLOSE = 0.01
 #: Per restricted space, the multiple of bits of its powers of two for tile sizes: 1 and 4096, then 1, 16, 256...
 _SIZE_BITS = (12, 4, 3, 2)
-#: The number of layouts without strips in restricted spaces. Layouts that kernels declare come on top.
+#: The number of named layouts without strips in restricted spaces. Layouts that kernels declare come on top.
 _PLAIN = 3
 
 
@@ -255,7 +255,7 @@ def restricted(target: Target) -> list[Target]:
 
     def layouts(dtype: DType, rank: int) -> list[Layout]:
         offered = (target.whole or target).layouts(dtype, rank)
-        plain = [layout for layout in offered if not layout.has_strips]
+        plain = [layout for layout in offered if not layout.has_strips and layout_name(layout, rank)]
         return [*plain[:1], *plain[1:][1 - _PLAIN :], *(one for one in offered if _declared(one, dtype, target))]
 
     allowed = attrs.evolve(target.allowed, all_layouts=False)

@@ -42,7 +42,6 @@ TOLERATED = 0.01
 #: The starts of kinds that docs/reliability.md lists as outside the space.
 EXCEPTIONS = (
     "move: on this operation of GroupedConv",
-    "move: layout of ",
     "fit: on this operation of Compose",
     "tile: sizes of Matmul",
     "tile: sizes of Move",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 from morello.ir.dtypes import F32, DType
 from morello.ir.layout import Layout, Packed, chwn, col_major, nchwc, nhwc, row_major, with_strips
+from morello.ir.ops.matmul import Matmul
 from morello.plugins import MemoryLevel, NewBuffer
 
 LINE = 64
@@ -57,12 +59,12 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
 
 
 def layouts(vectors: Sequence[int], strips: Sequence[int]):
-    """Return the layouts for buffers: both orders of the last two dimensions, and the strips that kernels read.
+    """Return the layouts for buffers: the orders of up to three dimensions, and the strips that kernels read.
 
     These are `strips` of columns for register tiles; for bytes and values of 16 bits also strips of as many rows as a
     multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, for dot
     products with interleaved bf16. Images, of rank 4, are also laid out with channels last, and in strips of as many
-    channels as a vector has values, and filters side by side.
+    channels as a vector has values, and filters side by side. Of more dimensions, the last two are in both orders.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
@@ -72,9 +74,12 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
         found = [*orders, *with_strips(col_major(rank), strips, [])[1:]] if rank > 1 else orders
         if dtype == F32:
-            return [*found, *(one for order in orders for one in with_strips(order, [], [2 * max(values)])[1:])]
-        words = [taken for taken in (2, 4) if taken * dtype.bytes <= 4] if rank > 1 else []
-        return [*found, *(layout for taken in words for layout in _in_words(rank, taken, strips))]
+            found += [one for order in orders for one in with_strips(order, [], [2 * max(values)])[1:]]
+        else:
+            words = [taken for taken in (2, 4) if taken * dtype.bytes <= 4] if rank > 1 else []
+            found += [layout for taken in words for layout in _in_words(rank, taken, strips)]
+        more = map(Layout, permutations(row_major(rank).dims)) if rank == 3 else ()
+        return [*dict.fromkeys((*found, *more))]
 
     return offered
 
@@ -82,10 +87,11 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
 def offers(layout: Layout, buffer: NewBuffer) -> bool:
     """Return True for layouts without strips, and for strips where kernels read them.
 
-    Casts of what lies in order make odd-even strips; products read the others. Images are written in strips, too.
+    Products take one matrix of a batch at a time, in either order. Casts of what lies in order make odd-even strips;
+    products read the others. Images are written in strips, too.
     """
     if not layout.has_strips:
-        return True
+        return not isinstance(buffer.op, Matmul) or layout.dims[0].dim == 0
     if any(one.odd_even for one in layout.dims):
         return buffer.cast
     return len(buffer.operand.dims) == 4 or not (buffer.operand.writes or buffer.op.moves_data)
