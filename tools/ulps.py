@@ -3,8 +3,9 @@
     python -m tools.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
 
 Results are compared with those of the C library in double precision, and errors are given in units in the last place
-of the exact result (2^-149 for subnormal ones). `--step 1009` takes every 1009th float instead of all 2^32. The
-error that is documented is in `morello_x86.kernels.vector_math`; the exit code is 1 if a larger one is found.
+of the exact result (2^-149 for subnormal ones), or of the argument where that is stated. `--step 1009` takes every
+1009th float instead of all 2^32. The error that is documented is in `morello_x86.kernels.vector_math`; the exit code is
+1 if a larger one is found.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ static double exact(double x) {{
     return {exact};
 }}
 
-/* The error of a result, in units in the last place; infinite where one is NaN and the other is not. */
-static double error(double want, float got) {{
+/* The error of a result, in units in the last place of `scale`; infinite where one is NaN and the other is not. */
+static double error(double want, float got, double scale) {{
     if (isnan(want) || isnan(got)) {{
         return isnan(want) && isnan(got) ? 0 : INFINITY;
     }}
@@ -67,8 +68,8 @@ static double error(double want, float got) {{
     const double limit = 0x1p128;
     const double w = fmax(fmin(want, limit), -limit), g = fmax(fmin(got, limit), -limit);
     int exponent;
-    frexp(want, &exponent);
-    exponent = isinf(want) || exponent > 128 ? 128 : exponent;
+    frexp(scale, &exponent);
+    exponent = isinf(scale) || exponent > 128 ? 128 : exponent;
     return fabs(w - g) / ldexp(1, exponent - 24 < -149 ? -149 : exponent - 24);
 }}
 
@@ -86,7 +87,7 @@ double worst(uint64_t first, uint64_t step, uint64_t count, uint32_t *at) {{
         v = {name}(v);
         memcpy(y, &v, sizeof v);
         for (int lane = 0; lane < {values}; ++lane) {{
-            const double off = error(exact(x[lane]), y[lane]);
+            const double want = exact(x[lane]), off = error(want, y[lane], {scale});
             if (off > most) {{
                 most = off;
                 memcpy(at, x + lane, sizeof *at);
@@ -113,6 +114,7 @@ def measure(function: str, values: int, compiler: Compiler, step: int = 1, first
         bytes=4 * values,
         functions="\n".join(definitions(function, values).values()),
         exact=EXACT[function],
+        scale="x[lane]" if FUNCTIONS[function].of_argument else "want",
         name=c_name(function, values),
     )
     library = ctypes.CDLL(str(build({"ulps.c": source}, FLAGS[values], compiler)))

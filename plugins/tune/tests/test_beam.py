@@ -281,3 +281,14 @@ class _Replayed(Times):
     ) -> tuple[MeasuredProgram, Paired]:
         assert known, "it was timed before"
         return super().measure(built, parent, known)
+
+
+@pytest.mark.parametrize("name", ["beam", "plans", "implementations", "iterations"])
+@pytest.mark.parametrize("size", [-1, 10_001])
+def test_sizes_have_limits(name: str, size: int) -> None:
+    with pytest.raises(MorelloError) as caught:
+        BeamOptions(**{name: size})
+    assert (caught.value.message, caught.value.hint) == (
+        f"{name} is {size}",
+        f"choose {int(name != 'iterations')} to 10,000",
+    )

@@ -27,13 +27,17 @@ from morello_tune.trace import Trace
 _TOGETHER = 12
 
 
+#: The largest of these sizes: plans are made before the first is measured.
+MOST = 10_000
+
+
 @attrs.frozen(kw_only=True)
 class BeamOptions:
     """The sizes of a beam search: programs kept, plans for each, implementations of each plan, and iterations.
 
     `dropout` is the probability with which an item is left out of the menu of a plan. The search ends after `samples`
     implementations or `seconds` in all; a sample that is not measured by then does not count. Raises MorelloError for
-    sizes below 1.
+    sizes below 1 or above `MOST`.
     """
 
     beam: int = 6
@@ -47,8 +51,8 @@ class BeamOptions:
 
     def __attrs_post_init__(self) -> None:
         for name, least in (("beam", 1), ("plans", 1), ("implementations", 1), ("iterations", 0)):
-            if getattr(self, name) < least:
-                raise MorelloError(f"{name} is {getattr(self, name)}", f"at least {least} is needed")
+            if not least <= getattr(self, name) <= MOST:
+                raise MorelloError(f"{name} is {getattr(self, name)}", f"choose {least} to {MOST:,}")
         if not 0 <= self.dropout <= 1:
             raise MorelloError(f"dropout is {self.dropout}", "dropout is a probability, from 0 to 1")
 

@@ -27,7 +27,7 @@ from morello.errors import MorelloError
 from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
 from morello.run.timing import duration
-from morello_tune.beam import BeamState
+from morello_tune.beam import MOST, BeamState
 from morello_tune.evaluate import Evaluator
 from morello_tune.interface import MeasuredProgram
 from morello_tune.menu import menu_for
@@ -87,9 +87,10 @@ def rate(one: MeasuredProgram, goal: Goal, metric: str = "") -> str:
     return f"{flops / one.value / 1e9:.3g} GFLOP/s{percent}"
 
 
-def _number(name: str, least: int, default: int | None, text: str) -> Any:
-    given: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
-    return click.option(name, metavar="N", type=click.IntRange(least), help=text, **given)
+def _number(name: str, least: int, default: int, text: str, most: int | None = MOST) -> Any:
+    return click.option(
+        name, metavar="N", type=click.IntRange(least, most), default=default, show_default=True, help=text
+    )
 
 
 def _path(*names: str, metavar: str, text: str) -> Any:
@@ -119,7 +120,7 @@ def _path(*names: str, metavar: str, text: str) -> Any:
     help="End after N samples, or TIME: 90s, 10m, 2h.",
 )
 @click.option("--top", metavar="K", type=click.IntRange(1), help=f"Programs of the proposer kbest.  [default: {TOP}]")
-@_number("--seed", 0, 0, "Seed of plans and data.")
+@_number("--seed", 0, 0, "Seed of plans and data.", most=None)
 @_path(
     "--reuse",
     metavar="DB",

@@ -5,11 +5,14 @@ All of them take every float: they overflow to infinity, underflow through the s
 
 exp(x) is 2^n · exp(r) with n = round(x / ln 2), r = x - n·ln 2 in two steps, and a polynomial for exp(r). The power of
 two is applied in two factors, which are both normal numbers, so that only the last product rounds into the
-subnormals. Polynomials are minimax fits whose coefficients were rounded to floats one after the other.
+subnormals. Its polynomial is a minimax fit whose coefficients were rounded to floats one after the other.
+
+Gelu and tanh have a polynomial for each of 8 or 32 intervals, whose coefficients lie in registers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from string import Template
 
 import attrs
@@ -17,14 +20,16 @@ import attrs
 from morello.ir.dtypes import F32, I32, U32
 from morello.kernels.site import KernelSite
 from morello_x86.kernels.common import PREFIX
+from morello_x86.kernels.function_tables import ENDS, TABLES, declared
+from morello_x86.kernels.values import literal
 
 
 @attrs.frozen
 class VectorFunction:
     """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $p a prefix.
 
-    `wide` is its text on vectors of 64 bytes, if that is another one.
-    `ulps` is the largest error of its result, in units in the last place; `calls` are the functions it needs.
+    `others` are its texts on vectors of so many floats, if they differ. `ulps` is the largest error of its result, in
+    units in the last place of the result, or of the argument with `of_argument`; `calls` are the functions it needs.
     `cycles` is the reciprocal throughput of a call in half cycles, measured on vectors of at most 32 bytes and on those
     of 64, on a core of Zen 5.
     """
@@ -33,7 +38,8 @@ class VectorFunction:
     calls: tuple[str, ...] = ()
     ulps: float | None = None
     cycles: tuple[int, int] = (0, 0)
-    wide: str | None = None
+    others: Mapping[int, str] = attrs.field(factory=dict[int, str])
+    of_argument: bool = False
 
 
 #: exp(x) / 2^n. Adding `magic` rounds to an integer: the sum's last bits are n + 254.
@@ -87,21 +93,6 @@ static inline $f sigmoid_$f($f x) {
     return ($f)((negative & ($i)e) | (~negative & ($i)one)) / (one + e);
 }"""
 
-#: A polynomial near 0, where the other form would cancel.
-_TANH = """\
-static inline $f tanh_$f($f x) {
-    const $f a = ($f)(($i)x & INT32_MAX), one = ${p}_set1_ps(1.0f), z = a * a;
-    $f p = ${p}_set1_ps(-0x1.99565ep-8f);
-    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(0x1.58ec78p-6f));
-    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(-0x1.b91f20p-5f));
-    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(0x1.110cf0p-3f));
-    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(-0x1.55554ap-2f));
-    const $f near = ${p}_fmadd_ps(p * z, a, a);
-    const $f far = one - 2.0f / (exp_$f(a + a) + one);
-    const $i is_near = a < 0.55f;
-    return ($f)((is_near & ($i)near) | (~is_near & ($i)far) | (($i)x & INT32_MIN));
-}"""
-
 #: x·sigmoid(x) = max(x, 0) - |x|·sigmoid(-|x|), where nothing cancels more than half.
 _SILU = """\
 static inline $f silu_$f($f x) {
@@ -110,73 +101,44 @@ static inline $f silu_$f($f x) {
     return ${p}_max_ps(x, ${p}_setzero_ps()) - low;
 }"""
 
-#: x·Φ(x) = max(x, 0) - |x|·Φ(-|x|), and Φ(-a) = exp(-a²/2)·R(a), R(a) a polynomial in t = 1/(1 + 0.26·a), times t.
-_GELU_TAIL = """\
-static inline $f gelu_tail_$f($f a) {
-    const $f one = ${p}_set1_ps(1.0f);
-    const $f t = one / ${p}_fmadd_ps(a, ${p}_set1_ps(0.26f), one), u = t - 0.5f;
-    $f r = ${p}_set1_ps(0x1.f85ba4p-6f);
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.fccdd6p-6f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.1e251ap-4f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.e2f2b6p-7f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.882f36p-3f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.5f96c2p-2f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.86479cp-2f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.3d67a4p-2f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.9096e2p-3f));
-    return r * (a * t);
+#: The entry of a table's row for each lane, at the last bits of its `index`.
+_ENTRY = """\
+static inline $f entry_$f(const float *row, $f index) {
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(row), (__m256i)index);
+}"""
+_ENTRY_128 = """\
+static inline $f entry_$f(const float *row, $f index) {
+    const __m256i wide = _mm256_castsi128_si256((__m128i)index);
+    return _mm256_castps256_ps128(_mm256_permutevar8x32_ps(_mm256_loadu_ps(row), wide));
+}"""
+_ENTRY_512 = """\
+static inline $f entry_$f(const float *row, $f index) {
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(row), (__m512i)index, _mm512_loadu_ps(row + 16));
 }"""
 
-#: 2^s for s from -0.5 to 0.5.
-_EXP2_POLYNOMIAL = """\
-static inline $f exp2_polynomial_$f($f s) {
-    $f q = ${p}_set1_ps(0x1.5bba14p-10f);
-    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.3cea88p-7f));
-    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.c6b752p-5f));
-    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.ebf9bcp-3f));
-    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.62e42ap-1f));
-    return ${p}_fmadd_ps(q, s, ${p}_set1_ps(1.0f));
-}"""
 
-#: exp(-a²/2) is (2^n·q)², with n + s = c·a² and q = 2^s, and n is found by adding a number whose sum has n + 127 in its
-#: last bits. What c and a² are rounded by is made good for, since exp would magnify it.
-_GELU = """\
-static inline $f gelu_$f($f x) {
-    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX)), square = a * a;
-    const $f c = ${p}_set1_ps(-0x1.715476p-2f), magic = ${p}_set1_ps(0x1.8000fep23f);
-    const $f sum = ${p}_fmadd_ps(square, c, magic);
-    $f s = ${p}_fmsub_ps(square, c, sum - magic);
-    s = ${p}_fmadd_ps(square, ${p}_set1_ps(-0x1.4ae0cp-28f), s);
-    s = ${p}_fmadd_ps(${p}_fmsub_ps(a, a, square), c, s);
-    const $f root = exp2_polynomial_$f(s) * ($f)(($u)sum << 23);
-    return ${p}_fnmadd_ps(root * gelu_tail_$f(a), root, ${p}_max_ps(x, ${p}_setzero_ps()));
-}"""
+def _by_table(name: str, intervals: int, result: str) -> str:
+    """Return the C of a function that finds `r` in a table for `a`, the smaller of |x| and of the table's end."""
+    degree = len(TABLES[name, intervals]) - 1
+    per_unit = literal((intervals - 1) / ENDS[name], F32)
+    powers = reversed(range(degree))
+    steps = "\n    ".join(f"r = ${{p}}_fmadd_ps(r, u, entry_$f(table[{power}], sum));" for power in powers)
+    return f"""\
+static inline $f {name}_$f($f x) {{
+    {declared(name, intervals)}
+    const $f a = ${{p}}_min_ps(${{p}}_set1_ps({literal(ENDS[name], F32)}), ($f)(($i)x & INT32_MAX));
+    const $f per_unit = ${{p}}_set1_ps({per_unit}), magic = ${{p}}_set1_ps(0x1.8p23f);
+    const $f sum = ${{p}}_fmadd_ps(a, per_unit, magic), u = ${{p}}_fmsub_ps(a, per_unit, sum - magic);
+    $f r = entry_$f(table[{degree}], sum);
+    {steps}
+    return {result};
+}}"""
 
-#: With AVX-512 exp(-a²/2) is 2^n·q.
-_GELU_512 = """\
-static inline $f gelu_$f($f x) {
-    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX)), square = a * a;
-    const $f c = ${p}_set1_ps(-0x1.715476p-1f), magic = ${p}_set1_ps(0x1.8p23f);
-    const $f n = ${p}_fmadd_ps(square, c, magic) - magic;
-    $f s = ${p}_fmadd_ps(square, ${p}_set1_ps(-0x1.4ae0cp-27f), ${p}_fmsub_ps(square, c, n));
-    s = ${p}_fmadd_ps(${p}_fmsub_ps(a, a, square), c, s);
-    const $f power = ${p}_scalef_ps(exp2_polynomial_$f(s), n);
-    return ${p}_fnmadd_ps(power, gelu_tail_$f(a), ${p}_max_ps(x, ${p}_setzero_ps()));
-}"""
 
-#: x·sigmoid(v) with v = x·(c + d·x²), computed as a sum of two floats, since exp magnifies what v is rounded by.
-_GELU_TANH = """\
-static inline $f gelu_tanh_$f($f x) {
-    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX));
-    const $f c = ${p}_set1_ps(0x1.988454p+0f), d = ${p}_set1_ps(0x1.2444f2p-4f);
-    const $f square = a * a, rest = ${p}_fmsub_ps(a, a, square);
-    const $f product = d * square, sum = product + c, back = sum - product;
-    $f low = ((product - (sum - back)) + (c - back)) + ${p}_fmsub_ps(d, square, product);
-    low = ${p}_fmadd_ps(d, rest, ${p}_fmadd_ps(square, ${p}_set1_ps(0x1.49b16ap-29f), low + -0x1.857936p-25f));
-    const $f v = a * sum, v_low = ${p}_fmadd_ps(a, low, ${p}_fmsub_ps(a, sum, v));
-    const $f part = exp_times_$f(-v, ${p}_fnmadd_ps(a, v_low, a)) / (1.0f + exp_$f(-v));
-    return ${p}_max_ps(x, ${p}_setzero_ps()) - part;
-}"""
+#: x·Φ(x) = max(x, 0) - |x|·Φ(-|x|), with either form of Φ.
+_GELU = "${p}_fnmadd_ps(r, a, ${p}_max_ps(x, ${p}_setzero_ps()))"
+#: tanh(x) = x·r, at most 1.
+_TANH = "($f)(($i)${p}_min_ps(${p}_set1_ps(1.0f), a * r) | (($i)x & INT32_MIN))"
 
 _RSQRT = """\
 static inline $f rsqrt_$f($f x) {
@@ -198,17 +160,22 @@ static inline $f softmax_$f($f x, $f max, $f denom) {
     return exp_times_$f(x - ${p}_max_ps(lowest, max), one / (denom * scale)) * scale;
 }"""
 
+
+def _of_table(name: str, result: str, ulps: float, cycles: tuple[int, int], of_argument: bool = True) -> VectorFunction:
+    text, wide = (_by_table(name, intervals, result) for intervals in (8, 32))
+    return VectorFunction(text, ("entry",), ulps, cycles, {16: wide}, of_argument)
+
+
 FUNCTIONS = {
     "exp_polynomial": VectorFunction(_EXP_POLYNOMIAL),
-    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",), wide=_EXP_TIMES_512),
+    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",), others={16: _EXP_TIMES_512}),
     "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(14, 12)),
     "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(20, 19)),
-    "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(29, 27)),
     "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(24, 23)),
-    "gelu_tail": VectorFunction(_GELU_TAIL),
-    "exp2_polynomial": VectorFunction(_EXP2_POLYNOMIAL),
-    "gelu": VectorFunction(_GELU, ("gelu_tail", "exp2_polynomial"), ulps=12.0, cycles=(32, 30), wide=_GELU_512),
-    "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=4.0, cycles=(43, 42)),
+    "entry": VectorFunction(_ENTRY, others={4: _ENTRY_128, 16: _ENTRY_512}),
+    "gelu": _of_table("gelu", _GELU, 1.0, (14, 13)),
+    "gelu_tanh": _of_table("gelu_tanh", _GELU, 1.0, (15, 13)),
+    "tanh": _of_table("tanh", _TANH, 2.5, (18, 17), of_argument=False),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(13, 13)),
     "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(16, 13)),
     "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(17, 16)),
@@ -227,7 +194,7 @@ def definitions(name: str, values: int) -> dict[str, str]:
     """Return the C functions of `name` on vectors of `values` floats, itself last: text by C name."""
     function = FUNCTIONS[name]
     found = {own: text for called in function.calls for own, text in definitions(called, values).items()}
-    text = function.wide if function.wide and values == 16 else function.text
+    text = function.others.get(values, function.text)
     kinds = {"f": f"f32x{values}", "i": f"i32x{values}", "u": f"u32x{values}", "p": PREFIX[4 * values]}
     found[c_name(name, values)] = Template(text).substitute(kinds)
     return found
