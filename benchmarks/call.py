@@ -23,6 +23,7 @@ from morello_baselines.native.base import NotInstalled
 from rich.console import Console
 from rich.table import Table
 
+import morello
 from harness.commands import run
 from harness.report import duration
 from morello import api
@@ -93,6 +94,13 @@ def _ours(problem: Problem, a: np.ndarray, b: np.ndarray, target: str, library: 
     return Calls(lambda: kernel(x, y, out), out, lambda: kernel(x, y))
 
 
+def _function(problem: Problem, a: np.ndarray, b: np.ndarray) -> Calls:
+    function, out = getattr(morello, problem.function, None), np.empty_like(a)
+    if function is None:
+        raise NotInstalled(f"there is no morello.{problem.function}")
+    return Calls(lambda: function(a, b, out=out), out, lambda: function(a, b))
+
+
 def _numpy(problem: Problem, a: np.ndarray, b: np.ndarray) -> Calls:
     function, out = getattr(np, problem.function), np.empty_like(a)
     return Calls(lambda: function(a, b, out=out), out, lambda: function(a, b))
@@ -124,6 +132,7 @@ def runners(target: str) -> dict[str, Callable[[Problem, np.ndarray, np.ndarray]
     return {
         "Morello": lambda problem, a, b: _ours(problem, a, b, target, "numpy"),
         "Morello on tensors": lambda problem, a, b: _ours(problem, a, b, target, "torch"),
+        "Morello's function": _function,
         "numpy": _numpy,
         "torch": _torch,
         "numba": _numba,

@@ -41,29 +41,31 @@ if TYPE_CHECKING:
 
 #: Fast calls that a thread holds, for arrays of different types, shapes or strides.
 _MOST_FAST_CALLS = 8
+#: Larger outputs, in bytes, are aligned to cache lines, which takes longer than a small kernel.
+_SMALL = 1024
 
 
 @attrs.frozen
-class _CheckedCall:
-    """A call whose arrays were checked, on `size` arrays and `threads` threads.
+class CheckedCall:
+    """A call whose arrays were checked, on `size` arrays and `threads` threads, for the thread that checked it.
 
-    `forms` are the arrays' types, data types, shapes and strides. `blanks` allocate the omitted outputs, and
-    `export` converts them to the caller's library.
+    `forms` are the arrays' types, data types, shapes and strides. `fast` uses the `workspace`, and makes the omitted
+    outputs, which `export` converts to the caller's library.
     """
 
     size: int
     threads: int
     forms: tuple[Any, ...]
     fast: FastCall
-    blanks: tuple[Blank, ...]
     export: Callable[[np.ndarray], Any] | None
+    workspace: np.ndarray
 
 
 class _ThreadCalls(threading.local):
     """The checked calls of a thread, the last one first, and the workspace that they use."""
 
     def __init__(self) -> None:
-        self.checked: list[_CheckedCall] = []
+        self.checked: list[CheckedCall] = []
         self.workspace: np.ndarray | None = None
 
 
@@ -214,10 +216,8 @@ class Kernel:
         given = arrays if out is None and not named else self._order.in_order(arrays, out, named)
         size = len(given)
         for checked in self._own.checked:
-            if checked.size == size and checked.threads == count:
-                made = [blank(checked.fast.address) for blank in checked.blanks] if checked.blanks else ()
-                if checked.fast.call(*given, *made):
-                    return _exported(made, checked.export) if made else out
+            if checked.size == size and checked.threads == count and (made := checked.fast.call(*given)) is not False:
+                return out if made is True else exported(made, checked.export)
         return self._checked(given, out, count)
 
     def _checked(self, given: Sequence[Any], out: Any, threads: int) -> Any:
@@ -237,24 +237,46 @@ class Kernel:
         function(fitted, threads)
         export = to_library_of(given[0]) if made and given else None
         loaded, numbers = function.load(), function.numbers(fitted, threads)
-        fast = function.caller.fast_call(loaded.address, arguments, arrays, views, numbers)
+        fast = function.caller.fast_call(loaded.address, arguments, arrays, views, numbers, blanks)
         # Fast calls take the allocated outputs last.
         if fast is not None and all(map(is_, arrays, (*given, *made))):
             forms = tuple(
                 (type(one), view.dtype, view.shape, view.strides) for one, view in zip(arrays, views, strict=True)
             )
-            self._store(_CheckedCall(len(given), threads, forms, fast, blanks, export))
-        return _exported(made, export) if made else out
+            self._store(CheckedCall(len(given), threads, forms, fast, export, function.workspace(threads)))
+        return exported(made[0] if len(made) == 1 else tuple(made), export) if made else out
 
-    def _store(self, call: _CheckedCall) -> None:
+    def _store(self, call: CheckedCall) -> None:
         """Store a call unless one like it is stored: C refuses interleaved operands each time, as they may overlap."""
-        own, workspace = self._own, self.function.workspace(call.threads)
-        if own.workspace is not workspace:
-            own.checked.clear()  # they point to the previous workspace
-            own.workspace = workspace
+        own = self._own
+        if own.workspace is not call.workspace:
+            own.checked.clear()  # they use the previous workspace
+            own.workspace = call.workspace
         if all((one.size, one.threads, one.forms) != (call.size, call.threads, call.forms) for one in own.checked):
             own.checked.insert(0, call)
             del own.checked[_MOST_FAST_CALLS:]
+
+    def call_on(self, arrays: Sequence[Any], operands: Sequence[Any], allocates: bool) -> CheckedCall | None:
+        """Return a checked call on arrays whose views from the same addresses are these operands, already checked.
+
+        If it `allocates`, the last array is a result like those that calls allocate. Returns None if there is no such
+        call: for parallel loops, results that are not row-major, and arrays without a fast exchange.
+        """
+        if self.program.parallel:
+            return None
+        arguments, function = self.arguments, self.function
+        seen = [one.in_numpy(array) for one, array in zip(arguments, arrays, strict=True)]
+        fitted = [one.fitted(one.in_numpy(operand)) for one, operand in zip(arguments, operands, strict=True)]
+        blanks, export = (), None
+        if allocates:
+            if not seen[-1].flags.c_contiguous:
+                return None
+            blanks = (Blank.like(seen[-1], _alignment(arguments[-1])),)
+            export, seen[-1] = to_library_of(arrays[0]), blanks[0]()
+            arrays = [*arrays[:-1], seen[-1]]
+        numbers = function.numbers(fitted, 1)
+        fast = function.caller.fast_call(function.load().address, arguments, arrays, seen, numbers, blanks)
+        return fast and CheckedCall(len(arrays) - len(blanks), 1, (), fast, export, function.workspace())
 
     def _blanks(self, taken: Sequence[Argument], seen: Sequence[np.ndarray]) -> tuple[Blank, ...]:
         """Return allocators of the omitted outputs, without the leading dimensions that all given arrays omit."""
@@ -267,7 +289,7 @@ class Kernel:
             if argument not in taken:
                 ones = len([*takewhile(lambda size: size == 1, argument.form.shape)])
                 dropped = min(implicit_dims, ones) if argument.form.plain else 0
-                blanks.append(Blank.of(argument.tensor, max(ALIGNMENT, argument.alignment), dropped))
+                blanks.append(Blank.of(argument.tensor, _alignment(argument), dropped))
         return tuple(blanks)
 
     def _with(self, made: Sequence[Any], given: Sequence[Any]) -> list[Any]:
@@ -339,7 +361,14 @@ class Kernel:
         return Explanation(*facts, noise, goal.among, space)
 
 
-def _exported(made: Sequence[np.ndarray], export: Callable[[np.ndarray], Any] | None) -> Any:
-    """Return allocated outputs in the caller's library: one array, or a tuple of several."""
-    exported = made if export is None else [export(array) for array in made]
-    return exported[0] if len(exported) == 1 else tuple(exported)
+def _alignment(argument: Argument) -> int:
+    """Return the alignment of allocated outputs."""
+    small = argument.tensor.volume * argument.tensor.state.dtype.bytes <= _SMALL
+    return argument.alignment if small else max(ALIGNMENT, argument.alignment)
+
+
+def exported(made: Any, export: Callable[[np.ndarray], Any] | None) -> Any:
+    """Return allocated outputs, an array or a tuple of several, in the caller's library."""
+    if export is None:
+        return made
+    return tuple(map(export, made)) if isinstance(made, tuple) else export(made)

@@ -22,6 +22,9 @@ struct python {
     void (*hold)(PyObject *);
     void (*drop)(PyObject *);
     void (*clear)(void);
+    PyObject *(*call)(PyObject *, PyObject *);
+    PyObject *(*tuple)(ptrdiff_t);
+    int (*set_item)(PyObject *, ptrdiff_t, PyObject *);
     void *(*let_go)(void);
     void (*take_back)(void *);
     PyObject *array_struct, *dtype, *requires_grad, *true, *false;
@@ -59,8 +62,11 @@ struct operand {
     ptrdiff_t low, high, alignment, writes;
 };
 
+/* The last `made` operands are allocated by calls, of functions with a tuple of arguments each. */
 struct plan {
     FUNCTION *kernel;
+    ptrdiff_t made;
+    PyObject *allocate[OPERANDS], *arguments[OPERANDS];
     ptrdiff_t is_short, numbers[NUMBERS + 1];
     struct operand operands[OPERANDS];
 };
@@ -145,17 +151,43 @@ static void run(struct plan *plan, char *const *data) {
     morello_python->take_back(state);
 }
 
-/* Calls the kernel and returns True, or returns False if an object differs from the checked one. */
+/* Returns the operands that a call made, of which it has references: one, or a tuple of several; True for none. */
+static PyObject *result(PyObject *const *operands, ptrdiff_t made) {
+    if (made == 1) return *operands;
+    if (!made) {
+        morello_python->hold(morello_python->true);
+        return morello_python->true;
+    }
+    PyObject *tuple = morello_python->tuple(made);
+    for (ptrdiff_t i = 0; i < made; i++)
+        if (tuple) morello_python->set_item(tuple, i, operands[i]);
+        else morello_python->drop(operands[i]);
+    return tuple;
+}
+
+/* Calls the kernel and returns what `result` says, or returns False if an object differs from the checked one. */
 PyObject *morello_fastcall(PyObject *address, PyObject *const *objects, ptrdiff_t count) {
     struct plan *plan = morello_python->pointer(address);
+    const struct operand *like = plan->operands;
     char *data[OPERANDS];
-    int fit = count == OPERANDS;
-    for (int i = 0; fit && i < OPERANDS; i++) fit = (data[i] = fitting(&plan->operands[i], objects[i])) != NULL;
-    fit = fit && apart(plan->operands, data);
-    if (fit) run(plan, data);
-    PyObject *answer = fit ? morello_python->true : morello_python->false;
-    morello_python->hold(answer);
-    return answer;
+    PyObject *made[OPERANDS];
+    int fit = count == OPERANDS - plan->made;
+    for (ptrdiff_t i = 0; fit && i < count; i++) fit = (data[i] = fitting(&like[i], objects[i])) != NULL;
+    ptrdiff_t i = count;
+    for (; fit && i < OPERANDS; i++) {
+        PyObject *new = made[i - count] = morello_python->call(plan->allocate[i - count], plan->arguments[i - count]);
+        if (!new) break;
+        fit = (data[i] = fitting(&like[i], new)) != NULL;
+    }
+    if (fit && i == OPERANDS && apart(like, data)) {
+        run(plan, data);
+        return result(made, plan->made);
+    }
+    const int failed = fit && i < OPERANDS;
+    for (ptrdiff_t old = 0; old < i - count; old++) morello_python->drop(made[old]);
+    if (failed) return NULL;
+    morello_python->hold(morello_python->false);
+    return morello_python->false;
 }
 
 /* Returns the address of a numpy array as a number, ten times as fast as its `ctypes.data`. */

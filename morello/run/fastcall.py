@@ -22,6 +22,7 @@ from morello.build.toolchain import Compiler
 from morello.errors import ToolchainError
 from morello.ir.program import Program
 from morello.run.arguments import Argument
+from morello.run.arrays import Blank
 from morello.run.dlpack import exchange_of, type_code
 
 _SOURCE = Path(__file__).with_name("fastcall.c")
@@ -37,7 +38,8 @@ _METH_O, _METH_FASTCALL = 0x08, 0x80
 #: Functions and objects of `struct python` in `fastcall.c`, in its order.
 _FUNCTIONS = (
     *("PyObject_Type", "PyObject_GetAttr", "PyCapsule_GetPointer", "PyLong_AsVoidPtr", "PyLong_FromVoidPtr"),
-    *("Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyEval_SaveThread", "PyEval_RestoreThread"),
+    *("Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_CallObject", "PyTuple_New", "PyTuple_SetItem"),
+    *("PyEval_SaveThread", "PyEval_RestoreThread"),
 )
 _OBJECTS = ("__array_struct__", "dtype", "requires_grad", True, False)
 
@@ -77,13 +79,13 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 class FastCall:
     """A kernel's call on arrays like checked ones.
 
-    `call` takes one array per operand and returns True. It returns False and does nothing if arrays differ, are not
-    aligned or writeable, or if an output may overlap another operand. `address` returns the address of a numpy array.
+    `call` takes one array per operand but those that it makes, which it returns: one, or a tuple of several. It returns
+    True if it makes none. It returns False and does nothing if arrays differ, are not aligned or writeable, or if an
+    output may overlap another operand.
     """
 
-    call: Callable[..., bool]
-    address: Callable[[np.ndarray], int]
-    _data: tuple[Any, ...]  # what `call` and `address` point to
+    call: Callable[..., Any]
+    _data: tuple[Any, ...]  # what `call` points to
 
 
 class FastCaller:
@@ -100,7 +102,9 @@ class FastCaller:
 
         class Plan(ctypes.Structure):
             _fields_ = (
-                *(("kernel", ctypes.c_void_p), ("is_short", ctypes.c_ssize_t)),
+                *(("kernel", ctypes.c_void_p), ("made", ctypes.c_ssize_t)),
+                *((name, ctypes.py_object * operands) for name in ("allocate", "arguments")),
+                *(("is_short", ctypes.c_ssize_t),),
                 *(("numbers", ctypes.c_ssize_t * (numbers + 1)), ("operands", _Operand * operands)),
             )
 
@@ -113,21 +117,22 @@ class FastCaller:
         arrays: Sequence[Any],
         views: Sequence[np.ndarray],
         numbers: Sequence[int],
+        blanks: Sequence[Blank] = (),
     ) -> FastCall | None:
         """Return the fast call of the function at address `kernel` on arrays like these checked ones.
 
         `views` are the arrays in numpy, of the same ranks; `numbers` are the function's other parameters, in order.
-        Returns None if the arrays' library has no fast exchange.
+        `blanks` make the last arrays. Returns None if the arrays' library has no fast exchange.
         """
         operands = [_operand(*each) for each in zip(arguments, arrays, views, strict=True)]
         if None in operands:
             return None
-        plan = self._plan(kernel, 0, tuple(numbers), tuple(operands))
-        call, address = (
-            _new_function(ctypes.addressof(method), ctypes.addressof(plan), None)
-            for method in (self._call, self._address)
-        )
-        return FastCall(call, address, (plan, self._call, self._address))
+        address = _new_function(ctypes.addressof(self._address), 0, None)
+        functions = [one.allocator(address) for one in blanks]
+        allocate, given = tuple(one for one, _ in functions), tuple(given for _, given in functions)
+        plan = self._plan(kernel, len(blanks), allocate, given, 0, tuple(numbers), tuple(operands))
+        call = _new_function(ctypes.addressof(self._call), ctypes.addressof(plan), None)
+        return FastCall(call, (plan, self._call, self._address))
 
 
 def caller_of(program: Program, compiler: Compiler) -> FastCaller:

@@ -352,6 +352,47 @@ def test_arrays_that_are_alike_share_a_kernel() -> None:
     assert len(calls._calls) == before[0] + 1
 
 
+@pytest.fixture
+def repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let functions without options compile for reference_c, whose searches are short."""
+    monkeypatch.setattr(calls, "host_target", lambda cpu: installed().target("reference_c"))
+
+
+@pytest.mark.usefixtures("repeated")
+def test_repeated_calls_take_no_checks_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, out = values(3, 5), values(2, 5), np.empty((3, 2), np.float32)
+    first = morello.matmul(a, b.T), morello.matmul(a, b.T, out=out), morello.softmax(a, 0), morello.gelu(a)
+    monkeypatch.setattr(calls, "_call", None)
+    again = morello.matmul(a, b.T), morello.matmul(a, b.T, out=out), morello.softmax(a, 0), morello.gelu(a)
+    assert again[1] is out
+    for one, other in zip(first, again, strict=True):
+        assert np.array_equal(one, other)
+    assert not np.shares_memory(first[0], again[0])
+
+
+@pytest.mark.usefixtures("repeated")
+def test_repeated_calls_refuse_what_the_first_refuses() -> None:
+    a, b, out = values(3, 3), values(3, 3, seed=1), np.empty((3, 3), np.float32)
+    for _ in range(3):
+        assert np.allclose(morello.matmul(a, b), a @ b)
+        assert np.allclose(morello.matmul(a, b, out=out), a @ b)
+        assert np.allclose(morello.matmul(a.T, b), a.T @ b)
+        assert np.allclose(morello.softmax(a, 1).sum(1), 1)
+        with pytest.raises(ArgumentError, match="without a mask"):
+            morello.matmul(np.ma.masked_array(a, a > 0), b)
+        with pytest.raises(ArgumentError, match="overlap"):
+            morello.matmul(a, b, out=b)
+        with pytest.raises(ArgumentError, match="read-only"):
+            morello.matmul(a, b, out=np.broadcast_to(out, (3, 3)))
+        with pytest.raises(ArgumentError, match="axis"):
+            morello.softmax(a, anything(1.0))
+        assert np.allclose(morello.matmul(a, b, threads=1), a @ b)
+        with pytest.raises(ArgumentError, match="3 operands"):
+            morello.einsum("mk,kn,mn->mn", a, b, out)
+        assert np.allclose(morello.matmul(a.astype(np.int32), np.eye(3, dtype=np.int32)), a.astype(np.int32))
+        assert np.allclose(morello.matmul(a.view(np.matrix), b), a @ b)
+
+
 def test_threads_compile_once_and_agree() -> None:
     a, b, results, before = values(5, 7), values(7, 5), list[bool](), len(calls._kernels)
     start = threading.Barrier(4)

@@ -311,7 +311,6 @@ def test_fast_calls_keep_what_they_point_to(make: Make, monkeypatch: pytest.Monk
     gc.collect()
     assert method()
     assert fast.call(*arrays)
-    assert fast.address(arrays[1]) == arrays[1].ctypes.data
     assert np.array_equal(*arrays)
 
 

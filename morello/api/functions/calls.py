@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache
 from numbers import Real
+from operator import attrgetter, is_
 from typing import Any, TypedDict
 
 import attrs
@@ -15,7 +16,7 @@ from morello.api import pipeline
 from morello.api.functions.conversion import as_array, as_arrays
 from morello.api.functions.views import COPY, ArrayView, Steps, back, through
 from morello.api.goals import Goal
-from morello.api.kernel import Kernel
+from morello.api.kernel import CheckedCall, Kernel, exported
 from morello.errors import ArgumentError, MorelloError, suggestion
 from morello.host import NATIVE, missing_features
 from morello.ir.ops import Operation
@@ -177,6 +178,15 @@ class FunctionCall:
         made = through(made, self.result) if made.shape != self.result[0][1] or self.result[1:] else made
         return made if out is None else _written(out, made)
 
+    def on(self, arrays: Sequence[Any], allocates: bool) -> CheckedCall | None:
+        """Return a call of the kernel on such arrays and such a result, the last of them; None if values are copied."""
+        steps = [*(steps for _, steps in self.inputs), self.out]
+        copies = self.copies or any(step == COPY for some in steps for step, _ in some)
+        if copies or [place for place, _ in self.inputs] != [*range(len(self.inputs))]:
+            return None
+        operands = [through(array, some) for array, some in zip(arrays, steps, strict=True)]
+        return self.kernel.call_on(arrays, operands, allocates)
+
 
 @attrs.frozen
 class EmptyCall:
@@ -200,6 +210,25 @@ def _written(out: Any, values: Any) -> Any:
     return out
 
 
+@attrs.frozen
+class _QuickCall:
+    """A call of a function with these values of parameters and options, as a call of its kernel on the same arrays."""
+
+    values: tuple[Any, ...]
+    call: CheckedCall
+
+
+class _QuickCalls(threading.local):
+    """Quick calls of a thread, by the function, the names of its options and the shapes of its arrays."""
+
+    def __init__(self) -> None:
+        self.by_shapes: dict[Hashable, list[_QuickCall]] = {}
+
+
+#: Quick calls held for the same shapes, and shapes for which they are held.
+_MOST_QUICK_CALLS, _MOST_SHAPES = 4, 4096
+_quick = _QuickCalls()
+_shape = attrgetter("shape")
 _DEFAULT = CallSettings()
 _lock = threading.RLock()
 _calls: dict[Hashable, FunctionCall] = {}
@@ -213,6 +242,30 @@ def call(
 
     Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
     """
+    given = arrays if out is None else (*arrays, out)
+    values = (*parameters, *options.values()) if options else parameters
+    try:
+        shapes = (function, out is None, *options, *map(_shape, given))
+        known = _quick.by_shapes.get(shapes, ())
+    except (AttributeError, TypeError):  # lists, numbers
+        return _call(function, parameters, arrays, out, options)[1]
+    for quick in known:
+        # Equal values may differ: 1.0 equals 1, but is not an axis.
+        same = quick.values is values or all(map(is_, quick.values, values))
+        if same and (made := quick.call.fast.call(*given)) is not False:
+            return out if made is True else exported(made, quick.call.export)
+    call, made = _call(function, parameters, arrays, out, options)
+    if call and len(known) < _MOST_QUICK_CALLS and (checked := call.on((*arrays, made), out is None)):
+        if len(_quick.by_shapes) >= _MOST_SHAPES:
+            _quick.by_shapes.clear()
+        _quick.by_shapes.setdefault(shapes, []).append(_QuickCall(values, checked))
+    return made
+
+
+def _call(
+    function: Function, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: FunctionOptions
+) -> tuple[FunctionCall | None, Any]:
+    """Call a function. Return its result, and the call if it takes just these arrays."""
     parameters, settings = function.settled(parameters, options) if options else (parameters, _DEFAULT)
     forms: list[Hashable] = [function, parameters, repr(parameters), settings]  # 1.0 equals 1, but is not an axis
     for array in (*arrays, out) if out is not None else arrays:
@@ -220,7 +273,7 @@ def call(
             return _call_foreign(function, parameters, arrays, out, settings)
         forms.append((array.dtype, array.shape, array.strides))
     known = _cached_call(key := tuple(forms)) or _compile_call(key, function, parameters, arrays, out, settings)
-    return known(arrays, out)
+    return known if isinstance(known, FunctionCall) else None, known(arrays, out)
 
 
 def _cached_call(key: Hashable) -> FunctionCall | None:
@@ -235,13 +288,13 @@ def _cached_call(key: Hashable) -> FunctionCall | None:
 
 def _call_foreign(
     function: Function, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: CallSettings
-) -> Any:
-    """Call with arrays of other libraries: through views of torch, or through numpy."""
+) -> tuple[FunctionCall | None, Any]:
+    """Call as `_call` does with arrays of other libraries: through views of torch, or through numpy."""
     everything = [detached(one) for one in (arrays if out is None else (*arrays, out))]
     first, give = everything[0], None
-    kind = type(first)
+    kind, as_given = type(first), all(map(is_, everything, (*arrays, out)))
     if not (hasattr(kind, "permute") and hasattr(kind, "stride")) or any(type(one) is not kind for one in everything):
-        give = to_library_of(first)
+        give, as_given = to_library_of(first), False
         everything = as_arrays(everything[: len(arrays)], everything[len(arrays) :], settings.copy)
         forms = [(one.dtype, one.shape, one.strides) for one in everything]
     else:
@@ -253,7 +306,8 @@ def _call_foreign(
     key = (function, parameters, repr(parameters), settings, kind, *forms)
     known = _cached_call(key) or _compile_call(key, function, parameters, arrays, written, settings)
     made = known(arrays, written)
-    return out if out is not None else made if give is None else give(made)
+    result = out if out is not None else made if give is None else give(made)
+    return known if as_given and isinstance(known, FunctionCall) else None, result
 
 
 def _compile_call(
