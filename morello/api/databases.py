@@ -182,7 +182,7 @@ def table_plane(store: SpecStore, number: int | None = None, axes: str | None = 
     """
     tables, number = largest_tables(store), number or 1
     if not 1 <= number <= len(tables):
-        raise UnknownName(f"the database has no table {number}", "`morello db stats --tables 20` lists its tables")
+        raise MorelloError(f"the database has no table {number}", "`morello db stats --tables 20` lists its tables")
     table = tables[number - 1]
     logical = read(table.labels, installed().operations)
     names = [*logical.dims, *table.owner.level_names]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.db.answers import LARGEST_COST, AnswerKind, Ints
-from morello.errors import SpecError
+from morello.errors import MorelloError, SpecError
 from morello.ir.limits import LimitGrid
 
 #: Coordinates of sizes that are no powers of two begin here. The largest size is 2^47.
@@ -29,8 +29,10 @@ _LARGEST_VOLUME = 1 << 62
 _CHUNK = 1 << 20
 #: The most pairs of boxes that contradict each other: they grow with the square of the boxes.
 MOST_PAIRS = 100
-#: Up to this number of boxes, comparing all of them takes less time than an R-tree.
-_FEW = 1000
+#: The most pairs of boxes that intersect. Some seconds pass before an import with more is refused.
+_MOST_INTERSECTIONS = 1 << 24
+#: Up to this number of boxes, and of comparisons, comparing all of them takes less time than an R-tree.
+_FEW, _FEW_PAIRS = 1000, 1 << 24
 #: Odd multipliers of a hash that groups boxes which may be joined. Importing numpy.random would take longer.
 _RANDOM = random.Random(0)
 _MULTIPLIERS = np.array([_RANDOM.getrandbits(63) * 2 + 1 for _ in range(256)], dtype=np.uint64)
@@ -109,17 +111,28 @@ class Boxes:
         """Return the boxes that contain a point [A], in their order."""
         if len(self) <= _FEW:
             return self.take(np.all((self.low <= point) & (point <= self.high), axis=1))
-        return self.take(np.sort(np.fromiter(self._index.intersection((*point, *point)), dtype=np.int64)))
+        corner = int(self.table[0]), *point
+        return self.take(np.sort(np.fromiter(self._index.intersection((*corner, *corner)), dtype=np.int64)))
+
+    @cached_property
+    def corners(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return both corners, [N, 1 + A], with the table as first axis; doubles hold coordinates up to 2^53."""
+        low, high = (np.concatenate([self.table[:, None], side], axis=1) for side in (self.low, self.high))
+        return np.ascontiguousarray(low, dtype=np.float64), np.ascontiguousarray(high, dtype=np.float64)
+
+    def intersecting(self, which: Ints) -> tuple[Ints, Ints]:
+        """Return pairs of the boxes `which` and all boxes of their tables that intersect them."""
+        found, counts = self._index.intersection_v(*(side[which] for side in self.corners))
+        return np.repeat(which, counts.astype(np.int64)), found.astype(np.int64)
 
     @cached_property
     def _index(self) -> Any:
-        """The R*-tree of the boxes ([Beckmann1990]). Coordinates are at most 64 + 2^47: doubles hold them exactly."""
+        """The R*-tree of the boxes ([Beckmann1990])."""
         # Most commands read small tables only, and need not wait for this import.
         from rtree import index
 
-        corners = np.ascontiguousarray(self.low, dtype=np.float64), np.ascontiguousarray(self.high, dtype=np.float64)
-        properties = index.Property(dimension=self.axes, variant=index.RT_Star)
-        return index.Index((np.arange(len(self)), *corners), properties=properties, interleaved=True)
+        properties = index.Property(dimension=1 + self.axes, variant=index.RT_Star)
+        return index.Index((np.arange(len(self)), *self.corners), properties=properties, interleaved=True)
 
     def costs(self, volume: Ints) -> Ints:
         """Return the costs [N] of Specs with these iteration spaces [N], one of each box."""
@@ -239,6 +252,11 @@ def _intersections(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[
     counts = np.searchsorted(boxes.table, boxes.table, side="right") - starts
     queries = np.flatnonzero(mine)
     ends = np.cumsum(counts[queries])
+    if len(queries) and ends[-1] > _FEW_PAIRS:
+        for some in np.array_split(queries, 1 + len(queries) * len(boxes) // _CHUNK):
+            i, j = boxes.intersecting(some)
+            yield i[i != j], j[i != j]
+        return
     begin = 0
     while begin < len(queries):
         done = ends[begin - 1] if begin else 0
@@ -264,7 +282,8 @@ def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
 def settle(boxes: Boxes, rank: int, searched: bool) -> tuple[Boxes, Ints]:
     """Return the boxes without superfluous ones, and pairs [M, 2] of the given boxes that contradict each other.
 
-    With MOST_PAIRS of these it ends, and the boxes returned are not all settled.
+    With MOST_PAIRS of these it ends, and the boxes returned are not all settled. Raises MorelloError for too many
+    intersections.
     Two boxes contradict each other if they answer one Spec differently, or one bounds it above the other's answer.
     Only pairs with a fresh box are compared. The boxes are sorted by table. An unverified box makes no other kind
     superfluous, and a stored one gives way to fresh answers that were `searched` for.
@@ -273,7 +292,12 @@ def settle(boxes: Boxes, rank: int, searched: bool) -> tuple[Boxes, Ints]:
     contradictions: list[Ints] = []
     settled, exact, fresh = boxes.settled, boxes.kind == AnswerKind.EXACT, boxes.fresh
     wins = fresh & (~boxes.unverified | searched)
+    count = 0
     for i, j in _intersections(boxes, fresh):
+        count += len(i)
+        if count > _MOST_INTERSECTIONS:
+            reason = f"rectangles of a table intersect more than {_MOST_INTERSECTIONS:,} times"
+            raise MorelloError(reason, "store fewer at once; those that `morello db export` writes intersect little")
         # Both directions, as j need not be fresh.
         i, j = np.concatenate([i, j]), np.concatenate([j, i])
         cost = (boxes.numerator[i] == boxes.numerator[j]) & (boxes.denominator[i] == boxes.denominator[j])

@@ -6,7 +6,7 @@ Ranges of sizes and limits are given by both ends. Imported answers are unverifi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -23,7 +23,7 @@ from morello.untrusted import parse_json
 _HEADER = "morello database"
 
 
-def export_lines(store: SpecStore) -> Iterator[str]:
+def export_lines(store: SpecStore) -> Generator[str]:
     """Yield the lines of a database as text; the same for databases with the same rectangles."""
     yield _line({_HEADER: FORMAT})
     before: FingerprintedTarget | None = None

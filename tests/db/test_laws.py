@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from morello.db import labels, maintenance
 from morello.db.answers import AnswerBlock, AnswerKind, SpecAnswer
-from morello.db.boxes import Boxes, covered, of_limits, of_sizes, to_limits, to_sizes
+from morello.db.boxes import Boxes, covered, of_limits, of_sizes, settle, to_limits, to_sizes
 from morello.db.export_import import export_lines, import_lines, import_tables
 from morello.db.store import Conflict, SpecStore
 from morello.errors import MorelloError, SpecError
@@ -356,6 +356,19 @@ def test_boxes_that_contain_a_point_are_found_in_large_tables() -> None:
     boxes = Boxes(zeros, low, high, zeros.astype(np.int8), zeros, zeros + 1, np.arange(1500), zeros > 0, zeros > 0)
     for point in numbers[2, :100]:
         assert np.array_equal(boxes.containing(point).step, np.flatnonzero(((low <= point) & (point <= high)).all(1)))
+
+
+def test_boxes_that_intersect_are_found_in_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 300
+    low, more = np.random.default_rng(1).integers(0, 6, (2, size, 3))
+    table, zeros = np.sort(np.arange(size) % 3), np.zeros(size, dtype=np.int64)
+    kind = np.full(size, AnswerKind.LOWER, dtype=np.int8)
+    boxes = Boxes(table, low, low + more, kind, 1 + np.arange(size) % 7, zeros + 1, zeros - 1, zeros > 0, table < 2)
+    kept, _ = settle(boxes, 3, True)
+    monkeypatch.setattr("morello.db.boxes._FEW_PAIRS", 0)
+    found, _ = settle(boxes, 3, True)
+    assert 0 < len(kept) < size
+    assert np.array_equal(found.matrix(), kept.matrix())
 
 
 def test_rectangles_grow_over_all_axes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from textwrap import shorten
 
 import attrs
@@ -208,12 +209,13 @@ def _list_wrong(ctx: click.Context, wrong: Sequence[api.Difference], hint: str) 
 @click.option("-o", "out", metavar="OUT", type=PATH, help="Write this file instead of standard output.")
 def export(file: str, out: str | None) -> None:
     """Print FILE as text: JSON, a line for each rectangle, after a line for each fingerprint and each table."""
-    lines = api.export_lines(_open(file))
-    if out is None:
-        for line in lines:
-            click.echo(line)
-    else:
-        write_file(out, "".join(f"{line}\n" for line in lines).encode())
+    # It reads the database until it is closed.
+    with closing(api.export_lines(_open(file))) as lines:
+        if out is None:
+            for line in lines:
+                click.echo(line)
+        else:
+            write_file(out, "".join(f"{line}\n" for line in lines).encode())
 
 
 @command.command("import")
