@@ -2,9 +2,9 @@
 
 A program uses its caller's threads if it is given any, OpenMP if it is compiled for it, and else a team of its own
 threads, started at the first loop and kept until the program is unloaded: starting one takes as long as a product of
-100³. Programs called from Python share one team, as waiting threads of one program take CPUs from the next. The caller
-takes back the shares that no thread has begun when it has finished its own. Results are the same bits for any number of
-threads.
+100³. Programs called from Python share one team, as waiting threads of one program take CPUs from the next. A thread
+runs its share of the tiles in eight chunks, and then chunks of other shares that no thread has begun: on a busy
+machine, the caller waits for one chunk of each thread at most. Results are the same bits for any number of threads.
 
 In the C, a mask of Linux has at most 8192 CPUs. A thread polls 200,000 times, some 0.1 ms, before it sleeps, as waking
 one takes 20 µs and more on virtual machines; it does not yield meanwhile, or two threads may share a CPU for long. Work

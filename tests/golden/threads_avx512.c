@@ -57,20 +57,54 @@ typedef void morello_runner(void (*body)(void *, int), void *data, int count);
 /* The caller's runner; NULL for that of this file. */
 static morello_runner *morello_run;
 
-/* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
+/* Runs the tiles from `from` up to `to` of a parallel loop on one thread. */
 typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
 
-#ifndef _OPENMP
 #ifndef MORELLO_KEEPS_SHARES
 #define MORELLO_KEEPS_SHARES 0
 #endif
 
-enum { MORELLO_IDLE, MORELLO_GIVEN, MORELLO_BUSY, MORELLO_DISMISSED };
+#define MORELLO_SHARES 1024
+#define MORELLO_CHUNKS 8
 
+/* A parallel loop: the tiles of each of `shares` threads, in `chunks` chunks. `begun` counts those that threads took. */
 typedef struct {
     morello_tiles *body;
     const void *loop;
-    ptrdiff_t thread, from, to;
+    ptrdiff_t tiles, shares, chunks;
+    ptrdiff_t begun[MORELLO_SHARES];
+} morello_loop;
+
+/* Runs the chunks of a share as a thread, until none is left. Returns the number of tiles. */
+static ptrdiff_t morello_chunks(morello_loop *all, ptrdiff_t share, ptrdiff_t thread) {
+    ptrdiff_t done = 0;
+    for (;;) {
+        const ptrdiff_t chunk = __atomic_fetch_add(&all->begun[share], 1, __ATOMIC_RELAXED);
+        if (chunk >= all->chunks) {
+            return done;
+        }
+        const ptrdiff_t whole = all->shares * all->chunks, at = share * all->chunks + chunk;
+        const ptrdiff_t from = all->tiles * at / whole, to = all->tiles * (at + 1) / whole;
+        all->body(all->loop, thread, from, to);
+        done += to - from;
+    }
+}
+
+/* Runs a thread's own share, and then what is left of the others. Returns the number of tiles. */
+static ptrdiff_t morello_share(morello_loop *all, ptrdiff_t thread) {
+    ptrdiff_t done = 0;
+    for (ptrdiff_t share = thread; share < (MORELLO_KEEPS_SHARES ? thread + 1 : thread + all->shares); ++share) {
+        done += morello_chunks(all, share % all->shares, thread);
+    }
+    return done;
+}
+
+#ifndef _OPENMP
+enum { MORELLO_IDLE, MORELLO_GIVEN, MORELLO_BUSY, MORELLO_DISMISSED };
+
+typedef struct {
+    morello_loop *all;
+    ptrdiff_t thread;
     int state, apart;
     pid_t id;
     pthread_t handle;
@@ -90,7 +124,7 @@ static struct {
     int64_t took, ended;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    morello_member member[1024];
+    morello_member member[MORELLO_SHARES];
 } morello_team;
 
 static int morello_is_idle(const morello_member *member) {
@@ -201,7 +235,7 @@ static int morello_is_short(int64_t start, ptrdiff_t wanted) {
 /* Estimates the time of all tiles on one thread from the `done` tiles that the caller has run since. Each loop does so,
    divided or not, so that one disturbed measurement does not last. */
 static void morello_estimate(int64_t since, ptrdiff_t done, ptrdiff_t tiles) {
-    if (since) {
+    if (since && done) {
         morello_team.took = (int64_t)((double)(morello_nanoseconds() - since) * (double)tiles / (double)done);
     }
 }
@@ -214,7 +248,7 @@ static void *morello_work(void *given) {
     for (;;) {
         morello_await(member, 0);
         if (morello_turns(member, MORELLO_GIVEN, MORELLO_BUSY)) {
-            member->body(member->loop, member->thread, member->from, member->to);
+            morello_share(member->all, member->thread);
             __atomic_store_n(&member->state, MORELLO_IDLE, __ATOMIC_SEQ_CST);
             morello_wake(0);
         } else if (__atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_DISMISSED) {
@@ -270,29 +304,28 @@ __attribute__((destructor)) static void morello_dismiss(void) {
 }
 #endif
 
-typedef struct {
-    morello_tiles *body;
-    const void *loop;
-    ptrdiff_t tiles, shares;
-} morello_shares;
-
-static void morello_share(void *data, int number) {
-    const morello_shares *const all = data;
-    all->body(all->loop, number, all->tiles * number / all->shares, all->tiles * (number + 1) / all->shares);
+static void morello_numbered(void *data, int thread) {
+    morello_share(data, thread);
 }
 
-/* Runs `body` on `tiles` tiles. The caller runs the shares that get no thread. */
+/* Runs `body` on `tiles` tiles. Threads that have run their share take chunks of the others, so that none waits for one
+   that the system does not run. */
 static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {
-    const ptrdiff_t most = tiles < 1024 ? tiles : 1024;
+    const ptrdiff_t most = tiles < MORELLO_SHARES ? tiles : MORELLO_SHARES;
     const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
     if (shares == 1) {
         body(loop, 0, 0, tiles);
         return;
     }
+    morello_loop all;
+    all.body = body, all.loop = loop, all.tiles = tiles, all.shares = shares;
+    all.chunks = tiles / shares < MORELLO_CHUNKS ? tiles / shares : MORELLO_CHUNKS;
+    for (ptrdiff_t t = 0; t < shares; ++t) {
+        all.begun[t] = 0;
+    }
     morello_runner *const run = __atomic_load_n(&morello_run, __ATOMIC_ACQUIRE);
     if (run) {
-        morello_shares all = {body, loop, tiles, shares};
-        run(morello_share, &all, (int)shares);
+        run(morello_numbered, &all, (int)shares);
         return;
     }
 #ifdef _OPENMP
@@ -306,7 +339,7 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
     }
     #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
     for (ptrdiff_t t = 0; t < shares; ++t) {
-        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
+        morello_share(&all, t);
     }
 #else
     const int taken = morello_take_team();
@@ -315,25 +348,23 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
     const ptrdiff_t helpers = taken && !alone ? morello_helpers(shares - 1) : 0;
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
-        member->body = body, member->loop = loop, member->thread = t + 1;
-        member->from = tiles * (t + 1) / shares, member->to = tiles * (t + 2) / shares;
+        member->all = &all, member->thread = t + 1;
         __atomic_store_n(&member->state, MORELLO_GIVEN, __ATOMIC_SEQ_CST);
     }
     if (helpers) {
         morello_wake(helpers);
     }
     const int64_t since = start ? morello_nanoseconds() : 0;
-    body(loop, 0, 0, tiles / shares);
-    for (ptrdiff_t t = helpers + 1; t < shares; ++t) {
-        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
+    ptrdiff_t done = morello_share(&all, 0);
+    for (ptrdiff_t t = helpers + 1; MORELLO_KEEPS_SHARES && t < shares; ++t) {
+        done += morello_share(&all, t);
     }
-    morello_estimate(since, tiles - tiles * (helpers + 1) / shares + tiles / shares, tiles);
+    morello_estimate(since, done, tiles);
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
-        /* A member that has not started by now may take long to wake. */
+        /* A member that has not started by now has nothing left to run. */
         if (!MORELLO_KEEPS_SHARES && morello_turns(member, MORELLO_GIVEN, MORELLO_IDLE)) {
             morello_part(member);
-            body(loop, member->thread, member->from, member->to);
         } else {
             morello_await(member, 1);
         }
