@@ -345,6 +345,27 @@ def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server]
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("code", [200, 400])
+def test_answers_have_a_largest_size(serve: Callable[..., Server], code: int) -> None:
+    sent: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(400):
+            sent.append(1)
+            yield b" " * (1 << 16)
+
+    class Endless(list[bytes]):
+        def __iter__(self) -> Iterator[bytes]:
+            yield f"HTTP/1.1 {code} OK\r\nContent-Type: application/json\r\n\r\n".encode()
+            yield from pieces()
+
+    serve(lambda texts: Endless(), retries=0, timeout=30)
+    with pytest.raises(Unanswered, match="sent more than 256 KiB"):
+        answer_of(OpenAIModel(settings()))
+    assert len(sent) < 200
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai", "command"])
 def test_answers_are_waited_for_as_long_as_there_is_time(
     serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str

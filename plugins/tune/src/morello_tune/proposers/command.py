@@ -15,11 +15,11 @@ import attrs
 from morello.build.toolchain import timeout_seconds
 from morello.errors import MorelloError
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
-from morello_tune.proposers.language import LanguageModel, LanguageSession, Unanswered
+from morello_tune.proposers.language import LARGEST, LanguageModel, LanguageSession, Unanswered
 
-#: The environment variables with the command and its seconds; the bytes of answers and characters of errors.
+#: The environment variables with the command and its seconds, and the characters of errors.
 VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
-_LARGEST, _SHOWN = 1 << 18, 300
+_SHOWN = 300
 
 
 @attrs.define
@@ -58,8 +58,8 @@ class CommandModel(LanguageModel):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
             await run.exited
             transport.close()
-        if len(run.output[1]) > _LARGEST:
-            raise Unanswered(f"{name} wrote more than {_LARGEST >> 10} KiB", "let it write its answer only")
+        if len(run.output[1]) > LARGEST:
+            raise Unanswered(f"{name} wrote more than {LARGEST >> 10} KiB", "let it write its answer only")
         if code := transport.get_returncode():
             text = " ".join(run.output[2].decode("utf-8", "replace").split())[:_SHOWN]
             rule = f"{name} ended with exit code {code}: {text}"
@@ -75,8 +75,8 @@ class _Run(asyncio.SubprocessProtocol):
         self.exited, self.ended = asyncio.Future[None](), asyncio.Future[None]()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.output[fd] = (self.output[fd] + data)[: _LARGEST + 1]
-        if len(self.output[1]) > _LARGEST:
+        self.output[fd] = (self.output[fd] + data)[: LARGEST + 1]
+        if len(self.output[1]) > LARGEST:
             _set(self.ended)
 
     def process_exited(self) -> None:

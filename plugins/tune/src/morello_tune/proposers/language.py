@@ -17,8 +17,8 @@ from morello.interrupt import result_of
 from morello_tune.interface import MenuItem, PlanRequest, Proposal, ProposerSession, TuningTask
 from morello_tune.proposers import prompts
 
-#: Characters of an answer that a trace keeps.
-_KEPT = 4000
+#: The most bytes of an answer, and the characters of it that a trace keeps.
+LARGEST, _KEPT = 1 << 18, 4000
 _SPENT = "the budget of tokens or money is spent"
 _T = TypeVar("_T")
 

@@ -19,7 +19,7 @@ from morello.errors import MorelloError
 from morello.paths import config_file
 from morello.untrusted import parse_toml
 from morello_tune.interface import Proposer, ProposerSession, TuningTask
-from morello_tune.proposers.language import LanguageModel, LanguageSession, Spent, Unanswered
+from morello_tune.proposers.language import LARGEST, LanguageModel, LanguageSession, Spent, Unanswered
 
 #: The file in the folder of the user's configuration, and the prefix of environment variables, which have precedence.
 FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
@@ -165,6 +165,13 @@ class OpenAIModel(LanguageModel):
         async def answered(response: Any) -> None:
             if not response.is_success:
                 used.subtract(most)
+            read = bytearray()
+            async for part in response.aiter_bytes():
+                read += part
+                if len(read) > LARGEST:
+                    raise Unanswered(f"the endpoint sent more than {LARGEST >> 10} KiB", "check base_url")
+            # The client would read any number of bytes; it does not read those that it has.
+            response._content = bytes(read)
 
         client = openai.AsyncOpenAI(
             api_key=made.key or "none",
