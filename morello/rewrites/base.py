@@ -105,7 +105,8 @@ class Rewrite(ABC):
     def blocks_until(cls, op: Operation) -> tuple[int, ...] | None:
         """Return the only dimensions of an operation that search tiles before this rewrite; None: no restriction.
 
-        Layouts, moves and other tiles are then tried on the result alone, in a smaller space.
+        Other rewrites and tiles are then tried on the result alone, in a smaller space, and so are moves in restricted
+        spaces.
         """
         return None
 

@@ -12,7 +12,7 @@ from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Layout, TileCode, canonical, named, row_major
 from morello.ir.numbers import CellIndices, Num, is_batch, partition, take
-from morello.ir.ops.base import Operand
+from morello.ir.ops.base import Operand, Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
@@ -57,7 +57,7 @@ class MoveStep(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if pending_dims(logical.op, target) is not None or (target.cuts_all and isinstance(logical.op, Compose)):
+        if not is_moved(logical.op, target) or (target.cuts_all and isinstance(logical.op, Compose)):
             return
         declared = logical.op.operands(len(logical.shape))
         # Operations that must be rewritten before vector kernels apply are packed only after that.
@@ -206,6 +206,11 @@ class MoveStep(Rewrite):
         if level.kind != "vector" and self.vector is not None:
             raise Inapplicable(f"{level.name} holds no vectors", f"drop v{self.vector}")
         return self.vector
+
+
+def is_moved(op: Operation, target: Target) -> bool:
+    """Return whether search moves the operands of an operation; in restricted spaces none before a pending rewrite."""
+    return target.size_bits == 1 or pending_dims(op, target) is None
 
 
 def seen_in(level: MemoryLevel, state: OperandState, target: Machine) -> OperandState:

@@ -46,12 +46,12 @@ def draw(seed: int, target: Target, example: Example) -> Impl:
 def test_random_programs_meet_every_rewrite(avx2: Target) -> None:
     wanted = {rewrite.__name__ for rewrite in avx2.rewrites}
     wanted |= {"MultAdd", "Assign", "VectorMove", "ValueZero", "VectorZero", "MemsetZero"}
-    for seed, example in product(range(10), EXAMPLES):
-        if not wanted:
-            break
-        for node in walk(draw(seed, avx2, example)):
-            if isinstance(node, Node):
-                wanted -= {type(node.expansion.step).__name__, getattr(node.expansion, "kernel", "")}
+    for seed, example in product(range(40), EXAMPLES):
+        # Few programs complete the rarest rewrites, which later seeds draw from their own examples.
+        if seed < 10 or any(one.__name__ in wanted and one.example == example for one in STANDARD):
+            for node in walk(draw(seed, avx2, example)):
+                if isinstance(node, Node):
+                    wanted -= {type(node.expansion.step).__name__, getattr(node.expansion, "kernel", "")}
     assert not wanted
 
 

@@ -283,6 +283,11 @@ class GroupedConv(Convolution):
         out = operand("out", (b, g, f, h, w), reads=self.accumulate, writes=True)
         return (_image(self, (b, g, c), h), operand("filters", (g, f, c, fh, fw)), out)
 
+    @property
+    def search_hints(self) -> SearchHints:
+        # Vector kernels are those of each group.
+        return SearchHints(in_registers=())
+
 
 def _image(op: Convolution, before: Sequence[int], h: int) -> Operand:
     top, left, bottom, right = op.pads

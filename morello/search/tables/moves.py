@@ -17,7 +17,8 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, pending_dims
+from morello.rewrites import move
+from morello.rewrites.base import Rewrite
 from morello.rewrites.move import MoveStep, seen_in
 from morello.search.arrays import Ints
 from morello.search.tables.operand_states import StateClass, States, images
@@ -177,7 +178,7 @@ class MoveTables(StepTables):
 
 def is_moved(op: Operation, target: Target) -> bool:
     """Return whether search moves the operands of an operation."""
-    return bool(MoveTables.rewrites(target)) and pending_dims(op, target) is None
+    return bool(MoveTables.rewrites(target)) and move.is_moved(op, target)
 
 
 def _casts(dtype: DType, target: Target) -> list[DType]:
