@@ -29,15 +29,19 @@ _FRESH = 0.005
 _last = float("-inf"), 0
 
 
-class MemoryLimitReached(MorelloError):
-    """The memory of a search is used up where it cannot return its best program."""
+class LimitReached(MorelloError):
+    """A limit ends a search where it cannot return its best program."""
 
 
-class DeadlineReached(MorelloError):
-    """The time of a search is up where it cannot return its best program."""
+class MemoryLimitReached(LimitReached):
+    """The memory of a search is used up."""
 
 
-class SpaceTooLarge(Exception):
+class DeadlineReached(LimitReached):
+    """The time of a search is up."""
+
+
+class SpaceTooLarge(LimitReached):
     """Tables or bounds would take much longer than a search within a number of expansions."""
 
 
@@ -133,7 +137,7 @@ def check_budget(more: int = 0) -> None:
 def check_size(*, spaces: int = 0, tuples: int = 0) -> None:
     """Raise SpaceTooLarge if a search within a number of expansions has more spaces, or class tuples, than it may."""
     if _counted.get() and (spaces > MOST_SPACES or tuples > MOST_TUPLES):
-        raise SpaceTooLarge
+        raise SpaceTooLarge(f"a search within expansions has up to {MOST_SPACES} spaces, {MOST_TUPLES:,} class tuples")
 
 
 @contextmanager

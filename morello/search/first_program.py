@@ -1,7 +1,8 @@
 """A first program of a Spec, without tables or bounds: depth first, by the steps that soonest lead to kernels.
 
 It is far from the cheapest, but it takes a fraction of a second, whatever the size of the space. Search returns it if
-its budget ends before it has a program.
+its budget ends before it has a program. The descent tries every step that search does, so it may also prove that a Spec
+has no program.
 """
 
 from __future__ import annotations
@@ -25,15 +26,13 @@ from morello.rewrites.select import Select
 _MOST = 20_000
 
 
+class NotSoon(Exception):
+    """The expansions are used up: there may be a program."""
+
+
 def first_program(spec: Spec, target: Target) -> Impl | None:
-    """Return a program of a Spec, or None if none is found soon."""
-    with suppress(_TooMany):
-        return _Descent(target).program(spec)
-    return None
-
-
-class _TooMany(Exception):
-    """The expansions are used up."""
+    """Return a program of a Spec, or None if it has none. Raises NotSoon."""
+    return _Descent(target).program(spec)
 
 
 class _Descent:
@@ -70,7 +69,7 @@ class _Descent:
         for expansion in self._steps(spec):
             self._left -= 1
             if self._left < 0:
-                raise _TooMany
+                raise NotSoon
             if node := expand(spec, expansion, self._target.grids):
                 children: list[Impl] = []
                 for leaf in node.children:
@@ -91,9 +90,11 @@ class _Descent:
             yield from (one for one in moves if isinstance(one, Alloc) and one.view)
         yield from sorted(self._expansions(logical, self._pipelines), key=self._nearness)
         loops = self._expansions(logical, self._loops)
-        serial = [one for one in loops if not (isinstance(one, Loop) and one.parallel)]
+        parallel = [one for one in loops if isinstance(one, Loop) and one.parallel]
+        serial = [one for one in loops if one not in parallel]
         yield from sorted(serial, key=lambda one: _fineness(logical, one))
         yield from moves
+        yield from parallel
 
     def _calls(self, logical: LogicalSpec) -> list[Expansion]:
         """Return the calls of kernels, cheapest first."""

@@ -9,7 +9,7 @@ from morello.errors import NoImplementation, Undecided
 from morello.ir.impl import CostAndPeak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.budget import SearchBudget
+from morello.search.budget import LimitReached, SearchBudget
 from morello.search.solve.directory import classes_of, least
 from morello.search.solve.engine import Engine, relaxed
 from morello.search.tables.shapes import key_of
@@ -35,7 +35,7 @@ def no_implementation(
     what = f"no implementation exists for {spec.op} on {target.name} {target.allowed}".rstrip()
     try:
         full = feasible(Spec(spec.logical, target.full_limits()))
-    except Undecided:
+    except (Undecided, LimitReached):
         return NoImplementation(f"{what} within these limits", "raise them: with more memory there may be one")
     if full is None and target.allowed:
         return NoImplementation(what, "allow more kernels or rewrites: more memory does not help")
@@ -75,7 +75,7 @@ def _sufficient_limit(
         nonlocal proven
         try:
             return feasible(under(limit)) is not None
-        except Undecided:
+        except (Undecided, LimitReached):
             proven = False
             return False
 

@@ -17,8 +17,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
 from morello.search.bounds.solve import Bounds
 from morello.search.budget import (
-    DeadlineReached,
-    MemoryLimitReached,
+    LimitReached,
     RunningBudget,
     SearchBudget,
     SpaceTooLarge,
@@ -26,7 +25,7 @@ from morello.search.budget import (
     check_budget,
     uncollected,
 )
-from morello.search.first_program import first_program
+from morello.search.first_program import NotSoon, first_program
 from morello.search.incumbents import Incumbent, Incumbents
 from morello.search.infeasible import is_infeasible, no_implementation, undecided
 from morello.search.progress import Phase, Progress
@@ -168,7 +167,7 @@ class SearchSession:
                         return stored
             try:
                 found = self._best(spec, self._budget)
-            except (MemoryLimitReached, DeadlineReached, SpaceTooLarge) as ended:
+            except LimitReached as ended:
                 known = self.incumbents.get(spec) or self._first(spec, 1)
                 if known is None and isinstance(ended, SpaceTooLarge):
                     raise undecided(spec, self._budget, late=False) from None
@@ -271,9 +270,14 @@ class SearchSession:
         return Reconstruction(self._ready_solver(), self.cache).best(spec, self.incumbents.get(spec), self.synthesize)
 
     def _first(self, spec: Spec, low: int) -> Incumbent | None:
-        """Return the program of a quick descent with a lower bound, or None."""
-        impl = first_program(spec, self.target)
-        return Incumbent(impl, cost_and_peak(impl).cost, low) if impl else None
+        """Return the program of a quick descent with a lower bound, or None. Raises NoImplementation."""
+        try:
+            impl = first_program(spec, self.target)
+        except NotSoon:
+            return None
+        if impl is None:
+            raise no_implementation(spec, self.target, self._feasible, self._maybe_feasible)
+        return Incumbent(impl, cost_and_peak(impl).cost, low)
 
     def _uses_restricted(self, budget: SearchBudget) -> bool:
         """Return whether incumbents from restricted spaces may help."""
@@ -290,7 +294,7 @@ class SearchSession:
         if not self._maybe_feasible(spec):
             return None
         self._ceilings = spec.limits
-        budget = RunningBudget(gap=float("inf"), expansions=_FEASIBILITY_EXPANSIONS, memory=self._budget.memory)
+        budget = attrs.evolve(self._budget, gap=float("inf"), expansions=_FEASIBILITY_EXPANSIONS)
         low, high = self._search(spec, budget)
         if low >= high:
             return self.solve(spec) if high < float("inf") else None
@@ -301,6 +305,8 @@ class SearchSession:
 
     def _maybe_feasible(self, spec: Spec) -> bool:
         """Return False if bounds alone prove that a Spec has no program; others of its sizes were searched before."""
+        if self._solver is None:
+            self._cover([spec])
         return not is_infeasible((self._solver or self._ready_solver()).engine, spec)
 
     # Engines.

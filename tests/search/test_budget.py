@@ -140,18 +140,22 @@ def test_a_graph_with_too_many_parts_is_cut_into_single_operations(
 ) -> None:
     monkeypatch.setattr("morello.search.budget.MOST_TUPLES", 100)
     ops, budget = "Relu, Relu, Relu, Relu", SearchBudget(expansions=1000)
-    spec = parse_spec(f"Compose([{ops}], [(1×8×8, GL), (1×8×8, GL)], serial)", avx2)
+    spec = parse_spec(f"Compose([{ops}], [(1×4×4, GL), (1×4×4, GL)], serial)", avx2)
     search = SearchSession(avx2)
     found = search.search_within(spec, budget)
     assert found.low < found.cost < cost_and_peak(first_program(spec, avx2) or found.impl).cost
     # The next search of the session does not cover the graph.
-    alone = parse_spec("Relu(1×8×8, GL, GL, serial)", avx2)
+    alone = parse_spec("Relu(1×4×4, GL, GL, serial)", avx2)
     assert search.search_within(alone, budget).gap == 0
     # A proof has no such limit.
     assert SearchSession(avx2).synthesize(spec).spec == spec
     monkeypatch.setattr("morello.search.budget.MOST_SPACES", 1)
+    without_memory = attrs.evolve(spec, limits=(0,) * len(spec.limits))
+    with pytest.raises(NoImplementation, match="within these limits"):
+        SearchSession(avx2).search_within(without_memory, budget)
+    monkeypatch.setattr("morello.search.first_program._MOST", 0)
     with pytest.raises(Undecided, match="within 1,000 expansions"):
-        SearchSession(avx2).search_within(attrs.evolve(spec, limits=(0,) * len(spec.limits)), budget)
+        SearchSession(avx2).search_within(without_memory, budget)
 
 
 def test_a_budget_may_end_a_search_without_a_program(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +169,8 @@ def test_a_budget_may_end_a_search_without_a_program(avx2: Target, monkeypatch: 
     assert search.search_within(spec, SearchBudget(gap=1.0)).gap <= 1
 
 
-def test_a_spec_without_programs_is_an_error(avx2: Target) -> None:
-    spec = parse_spec("Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", avx2)
+@pytest.mark.parametrize("budget", [SearchBudget(expansions=10), SearchBudget(seconds=0), SearchBudget(memory=1)])
+@pytest.mark.parametrize("text", ["Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", "(Relu(2×2, GL, GL), [0, 0, 0, 0, 0])"])
+def test_a_spec_without_programs_is_an_error(avx2: Target, text: str, budget: SearchBudget) -> None:
     with pytest.raises(NoImplementation):
-        SearchSession(avx2).search_within(spec, SearchBudget(expansions=10))
+        SearchSession(avx2).search_within(parse_spec(text, avx2), budget)

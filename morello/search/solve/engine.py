@@ -14,7 +14,7 @@ from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.arrays import Bools
 from morello.search.bounds.class_tuples import Classes
 from morello.search.bounds.solve import Bounds
-from morello.search.budget import DeadlineReached, MemoryLimitReached
+from morello.search.budget import LimitReached
 from morello.search.layout_bounds.solve import LayoutBounds
 from morello.search.progress import Phase
 from morello.search.solve.abstraction import Abstraction
@@ -87,7 +87,7 @@ class Engine:
             self._begin(Phase.LAYOUTS)
             layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS if kind.layouts])
             abstraction = Abstraction(self.marshaller, self.bounds, layouts).fields()
-        except (MemoryLimitReached, DeadlineReached):
+        except LimitReached:
             return None
         finer = copy(self)
         finer.layouts = layouts
