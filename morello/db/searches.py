@@ -12,6 +12,7 @@ import attrs
 
 from morello.db.store import SpecStore
 from morello.ir.impl import ANY_STEPS, AllowedSteps, Leaf
+from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.allowed import confined
@@ -113,7 +114,10 @@ class Searches:
         return any(isinstance(cache, DatabaseCache) and cache.used for cache in caches)
 
     def _alike(self, leaf: Leaf) -> list[LogicalSpec]:
-        """Return the expected Specs that differ from one in sizes alone, or nothing where their tables are large."""
+        """Return the expected Specs that differ from one in sizes alone, or nothing where their tables are large.
+
+        Small tables have the same bounds as those of one Spec; of a Compose, the number of shapes is not known.
+        """
         from morello.search.incumbents import shapes_below
 
         def kind(one: Leaf) -> object:
@@ -121,7 +125,8 @@ class Searches:
             return one.allowed, one.spec.limits, logical.op, logical.states, logical.serial, len(logical.shape)
 
         alike = [one.spec.logical for one in self._expected if kind(one) == kind(leaf)]
-        return alike if sum(shapes_below(one, self.target) for one in alike) <= _MOST_SHAPES else []
+        large = isinstance(leaf.spec.op, Compose) or sum(shapes_below(one, self.target) for one in alike) > _MOST_SHAPES
+        return [] if large else alike
 
     def _searches_of(self, store: SpecStore | None) -> list[SearchSession]:
         with self._lock:
