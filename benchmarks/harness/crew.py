@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from morello_baselines.native.base import Baseline
+from morello_baselines.times import undisturbed
 
 _FOLDER = Path(__file__).resolve().parents[1]
 #: Prefixes of the variables that set the number of threads of libraries.
@@ -31,7 +32,7 @@ class Worker:
         self.baseline = baseline
         self._arguments = (baseline.runner, json.dumps(dict(baseline.options)), ",".join(map(str, cpus)), str(threads))
         self._environment = {
-            **os.environ,
+            **undisturbed(),
             **{f"{name}_NUM_THREADS": str(threads) for name in _THREADS},
             **(_SHARING if threads > 1 else {}),
             **baseline.environment,

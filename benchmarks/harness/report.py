@@ -15,6 +15,8 @@ from morello.cli.figures import figures
 
 #: Below this, ours is a miss.
 MISS = 0.9
+#: From here on, the baseline has no kernel of its own for the problem, and the mean excludes it.
+EMULATED = 10
 
 
 @attrs.frozen
@@ -128,10 +130,14 @@ def summary(results: Sequence[Result]) -> list[str]:
     for runner in dict.fromkeys(one.runner for one in results if one.ours):
         own = [one for one in found if one.ours.runner == runner]
         none = [one for one in results if one.runner == runner and not one.seconds]
-        if own:
-            lines.append(
-                f"{runner}: {mean_ratio(own):.2f} of the best baseline (geometric mean of {len(own)} problems)"
-            )
+        counted = [one for one in own if one.ratio < EMULATED]
+        if counted:
+            mean = f"{mean_ratio(counted):.2f} of the best baseline"
+            lines.append(f"{runner}: {mean} (geometric mean of {len(counted)} problems)")
+        without = [one for one in own if one.ratio >= EMULATED]
+        lines += [
+            f"  {one.ours.problem.name} {one.ratio:.0f} of {one.baseline.runner}, not in the mean" for one in without
+        ]
         short = misses(own)
         lines.append(f"{runner}: {len(short)} below {MISS:g}, {len(none)} without a program")
         lines += [f"  {one.ours.problem.name} {one.ratio:.2f} of {one.baseline.runner}" for one in short]

@@ -38,16 +38,16 @@ def _printable(line: str) -> str:
 
 
 def run(
-    command: Sequence[str], timeout: float, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    command: Sequence[str], timeout: float, cwd: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> ProcessResult:
-    """Run `command` for at most `timeout` seconds, with `environment` added to the variables of this process.
+    """Run `command` for at most `timeout` seconds in an environment, by default this process's.
 
     Raises TimeoutError after killing the process group, and OSError for a program that cannot be started.
     """
     with subprocess.Popen(
         list(command),
         cwd=cwd,
-        env={**os.environ, **(environment or {})},
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

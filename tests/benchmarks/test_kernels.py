@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from morello_baselines import native
-from morello_baselines.native.base import Baseline, NotInstalled
-from morello_baselines.native.problems import Problem
+from morello_baselines.native.base import Baseline, NotInstalled, NotOffered
+from morello_baselines.native.onnx_runtime import OnnxRuntime
+from morello_baselines.native.problems import Problem, difference
 from morello_baselines.native.tvm import Tvm
+from morello_baselines.times import undisturbed
 from rich.console import Console
 
 from harness import report
@@ -155,6 +157,42 @@ def test_means_are_geometric_and_misses_come_worst_first() -> None:
         "  64³ 0.80 of baseline",
         "  100³: no program",
     ]
+
+
+def test_means_exclude_libraries_without_a_kernel() -> None:
+    """torch multiplies bf16 without AVX-512 in 47 times our time."""
+    results = [
+        *(timed("64³", "x86_avx512", 1.0), timed("64³", "baseline", 1.1)),
+        *(timed("16³", "x86_avx512", 1.0), timed("16³", "baseline", 47.0)),
+    ]
+    assert report.summary(results) == [
+        "x86_avx512: 1.10 of the best baseline (geometric mean of 1 problems)",
+        "  16³ 47 of baseline, not in the mean",
+        "x86_avx512: 0 below 0.9, 0 without a program",
+    ]
+
+
+def test_libraries_are_not_held_to_lesser_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("MORELLO_OTHER", "kept")
+    environment = undisturbed()
+    assert "OPENBLAS_CORETYPE" not in environment
+    assert environment["MORELLO_OTHER"] == "kept"
+
+
+def test_onnx_runtime_computes_the_problems_it_has() -> None:
+    pytest.importorskip("onnxruntime")
+    runner, refused = OnnxRuntime(), set[str]()
+    for problem in {one.what: one for one in PROBLEMS.values() if one.f32 and np.prod(one.shape) < 2**21}.values():
+        inputs = problem.inputs()
+        try:
+            made = runner.prepare(problem, inputs, 1)
+        except NotOffered:
+            refused.add(problem.what)
+            continue
+        made.run(1)
+        assert difference(made.output(), problem.expected()) < 1e-5, problem.name
+    assert refused == {"attention"}
 
 
 def test_limits_are_those_of_the_class() -> None:

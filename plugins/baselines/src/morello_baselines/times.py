@@ -22,6 +22,11 @@ from morello_baselines.worker import TimingRequest
 LIBRARIES: Mapping[str, str] = MappingProxyType({"numpy": "numpy", "torch": "torch", "onednn": "torch"})
 #: Prefixes of the variables that set the number of threads.
 _THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM")
+#: Variables by which libraries are held to lesser CPUs and caches.
+_HOLDING_BACK = (
+    *("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "NPY_DISABLE_CPU_FEATURES", "MKL_ENABLE_INSTRUCTIONS"),
+    *("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "BLIS_ARCH_TYPE", "LIBXSMM_TARGET"),
+)
 #: Seconds that a library may take to start, and the factor by which its timing may exceed the request.
 _START, _PATIENCE = 120.0, 20.0
 
@@ -53,6 +58,11 @@ class BaselineReport:
         return f"{self.library} ({self.note})" if self.note else self.library
 
 
+def undisturbed() -> dict[str, str]:
+    """Return this process's environment without what makes libraries use lesser kernels than the CPU has."""
+    return {name: value for name, value in os.environ.items() if name not in _HOLDING_BACK}
+
+
 def require(library: str) -> None:
     """Raise MorelloError for an unknown library, or one whose package is not installed."""
     if library not in LIBRARIES:
@@ -73,7 +83,7 @@ def compare(
     """
     require(library)
     order = TimingRequest(library, logical, seed, threads, min_time, repeats, measurement_seconds(min_time, repeats))
-    environment = {f"{name}_NUM_THREADS": str(threads) for name in _THREADS}
+    environment = {**undisturbed(), **{f"{name}_NUM_THREADS": str(threads) for name in _THREADS}}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-P", "-m", "morello_baselines.worker", order.text()]
     try:

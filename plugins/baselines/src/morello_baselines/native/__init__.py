@@ -46,7 +46,8 @@ BASELINES: tuple[Baseline, ...] = (
     _blas("MKL", "any", {"library": "libmkl_rt.so*"}, MKL_ENABLE_INSTRUCTIONS="AVX512_E3"),
     _blas("BLIS zen3", "avx2", {"library": "libblis.so*"}, BLIS_ARCH_TYPE="6"),
     _blas("BLIS skx", "any", {"library": "libblis.so*"}, BLIS_ARCH_TYPE="0"),
-    *_onednn("avx2", "AVX2"),
+    # As x86_avx2, which uses AVX-VNNI on CPUs that have it.
+    *_onednn("avx2", "AVX2_VNNI"),
     *_onednn("any", "AVX512_CORE_FP16"),
     Baseline("libxsmm avx2", "morello_baselines.native.blas:Xsmm", "avx2", {}, {"LIBXSMM_TARGET": "hsw"}),
     Baseline("libxsmm", "morello_baselines.native.blas:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
@@ -55,11 +56,12 @@ BASELINES: tuple[Baseline, ...] = (
         "morello_baselines.native.pytorch:TorchRunner",
         "avx2",
         {},
-        {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
+        {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2_VNNI", "ATEN_CPU_CAPABILITY": "avx2"},
     ),
     Baseline(
         "torch", "morello_baselines.native.pytorch:TorchRunner", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
     ),
+    Baseline("ONNX Runtime", "morello_baselines.native.onnx_runtime:OnnxRuntime", "any"),
     _tvm("avx2", "haswell"),
     _tvm("any", ""),
 )

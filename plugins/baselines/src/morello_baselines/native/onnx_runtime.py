@@ -1,0 +1,77 @@
+"""ONNX Runtime, with its own kernels (MLAS): models of one problem each, on memory that is bound beforehand."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
+from morello_baselines.native.problems import Problem
+
+#: The nodes of a problem: operators with their inputs and attributes, each of which reads the result `y` of the last.
+_NODES: dict[str, list[tuple[str, tuple[str, ...], dict[str, Any]]]] = {
+    "matmul": [("MatMul", ("0", "1"), {})],
+    "chain": [("MatMul", ("1", "2"), {}), ("MatMul", ("y", "0"), {})],
+    "linear gelu": [("MatMul", ("1", "2"), {}), ("Add", ("y", "0"), {}), ("Gelu", ("y",), {})],
+    "softmax": [("Softmax", ("0",), {"axis": -1})],
+    "layer norm": [("LayerNormalization", ("2", "1", "0"), {"axis": -1, "epsilon": 1e-5})],
+    "gelu": [("Gelu", ("0",), {})],
+    "sums": [("ReduceSum", ("0",), {"keepdims": 1})],
+    "relu": [("Relu", ("0",), {})],
+    "copy": [("Identity", ("0",), {})],
+    "add": [("Add", ("0", "1"), {})],
+    "transpose": [("Transpose", ("0",), {})],
+}
+_OPSET = 20
+
+
+class OnnxRuntime:
+    def __init__(self) -> None:
+        try:
+            self._onnx: Any = importlib.import_module("onnx")
+            self._runtime: Any = importlib.import_module("onnxruntime")
+        except ImportError as error:
+            raise NotInstalled("onnx and onnxruntime are not installed") from error
+
+    def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
+        if problem.what not in _NODES or not problem.f32:
+            raise NotOffered("only row-major f32, and not every operation")
+        options = self._runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        model = self._model(problem).SerializeToString()
+        session = self._runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        out, binding = problem.output(), session.io_binding()
+        result = out.T if problem.what == "transpose" else out
+        for place, array in enumerate(inputs):
+            binding.bind_input(str(place), "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        binding.bind_output("out", "cpu", 0, np.float32, result.shape, out.ctypes.data)
+
+        def run(count: int) -> float:
+            clock: Callable[[], float] = time.perf_counter if threads > 1 else time.thread_time
+            start = clock()
+            for _ in range(count):
+                session.run_with_iobinding(binding)
+            return clock() - start
+
+        return Prepared(run, lambda: result)
+
+    def _model(self, problem: Problem) -> Any:
+        helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT
+        nodes, last = list[Any](), ""
+        steps = _NODES[problem.what]
+        for number, (op, names, attributes) in enumerate(steps):
+            made = "out" if number == len(steps) - 1 else f"y{number}"
+            nodes.append(helper.make_node(op, [last if one == "y" else one for one in names], [made], **attributes))
+            last = made
+        if problem.what == "sums":
+            axes = helper.make_tensor("axes", self._onnx.TensorProto.INT64, [1], [-1])
+            nodes.insert(0, helper.make_node("Constant", [], ["axes"], value=axes))
+            nodes[-1].input.append("axes")
+        given = [helper.make_tensor_value_info(str(at), kind, shape) for at, shape in enumerate(problem.shapes)]
+        found = helper.make_tensor_value_info("out", kind, None)
+        graph = helper.make_graph(nodes, "problem", given, [found])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=10)
