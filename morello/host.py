@@ -25,10 +25,7 @@ def cpu_features() -> frozenset[str]:
 
 
 def missing_features(needed: Iterable[str], cpu: str = NATIVE) -> list[str]:
-    """Return those of `needed` that this machine lacks, or a microarchitecture that has a name of archspec's.
-
-    Raises UnknownName for an unknown one.
-    """
+    """Return the `needed` features that a CPU lacks: this machine's, or one that archspec names. Raises UnknownName."""
     if cpu not in (NATIVE, *archspec.cpu.TARGETS):
         hint = f"write {NATIVE}, a name that archspec has, such as zen4, or +FEATURE,+FEATURE"
         raise UnknownName(f"unknown CPU {cpu!r}", suggestion(cpu, archspec.cpu.TARGETS, hint))

@@ -29,9 +29,9 @@ _LARGEST_VOLUME = 1 << 62
 _CHUNK = 1 << 20
 #: The most pairs of boxes that contradict each other: they grow with the square of the boxes.
 MOST_PAIRS = 100
-#: The most pairs of boxes that intersect. Some seconds pass before an import with more is refused.
+#: The most pairs of boxes that intersect. It takes seconds to find as many.
 _MOST_INTERSECTIONS = 1 << 24
-#: Up to this number of boxes, and of comparisons, comparing all of them takes less time than an R-tree.
+#: Up to this number of boxes, and of pairs, comparing all takes less time than an R-tree.
 _FEW, _FEW_PAIRS = 1000, 1 << 24
 #: Odd multipliers of a hash that groups boxes which may be joined. Importing numpy.random would take longer.
 _RANDOM = random.Random(0)

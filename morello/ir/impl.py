@@ -118,7 +118,7 @@ class KernelCall(Expansion):
 
 @attrs.frozen
 class AllowedSteps:
-    """The steps that a search may take, by names of kernels and rewrites; all without any name.
+    """The steps that a search may take, as names of kernels and rewrites. Without names, all are allowed.
 
     `using` kernels are the only ones for their operations, and `using` rewrites the only ones besides `select`. With
     `all_layouts`, moves have more layouts than the target lists: those of `every_layout`.

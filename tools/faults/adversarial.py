@@ -28,7 +28,6 @@ from morello.ir.impl import Node, cost_and_peak
 
 TARGET, TEXT = "x86_avx2", "Matmul(1×1×1×2, L1, L1, L1, serial)"
 _GOAL = "labels LIKE 'Matmul 4%'"
-_DEEP = "printf('%.*c', 99999, '[')"
 _TEXTS = (
     "''",
     "'abc'",

@@ -63,8 +63,8 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
 
     These are `strips` of columns for register tiles; for bytes and values of 16 bits also strips of as many rows as a
     multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, for dot
-    products with interleaved bf16. Images, of rank 4, are also laid out with channels last, and in strips of as many
-    channels as a vector has values, and filters side by side. Of more dimensions, the last two are in both orders.
+    products with interleaved bf16. Images, of rank 4, also have layouts with channels last and in strips as long as a
+    vector; filters lie side by side. With more dimensions, the last two are in both orders.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:

@@ -28,7 +28,7 @@ from morello_x86.kernels.values import literal
 class VectorFunction:
     """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $p a prefix.
 
-    `others` are its texts on vectors of so many floats, if they differ. `ulps` is the largest error of its result, in
+    `others` has texts for vectors of other lengths, by number of floats. `ulps` is the largest error of its result, in
     units in the last place of the result, or of the argument with `of_argument`; `calls` are the functions it needs.
     `cycles` is the reciprocal throughput of a call in half cycles, measured on vectors of at most 32 bytes and on those
     of 64, on a core of Zen 5.
