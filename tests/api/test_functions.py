@@ -371,6 +371,16 @@ def test_repeated_calls_take_no_checks_in_python(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("repeated")
+def test_arrays_without_a_quick_call_are_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bool] = []
+    monkeypatch.setattr(calls.FunctionCall, "on", lambda call, arrays, allocates: tried.append(allocates))
+    a = values(3, 7)
+    for _ in range(20):
+        assert np.allclose(morello.matmul(a, a.T), a @ a.T)
+    assert 0 < len(tried) < 10
+
+
+@pytest.mark.usefixtures("repeated")
 def test_repeated_calls_refuse_what_the_first_refuses() -> None:
     a, b, out = values(3, 3), values(3, 3, seed=1), np.empty((3, 3), np.float32)
     for _ in range(3):

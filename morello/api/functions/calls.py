@@ -212,10 +212,13 @@ def _written(out: Any, values: Any) -> Any:
 
 @attrs.frozen
 class _QuickCall:
-    """A call of a function with these values of parameters and options, as a call of its kernel on the same arrays."""
+    """A call of a function with these values of parameters and options, as a call of its kernel on the same arrays.
+
+    None for arrays that have no such call.
+    """
 
     values: tuple[Any, ...]
-    call: CheckedCall
+    call: CheckedCall | None
 
 
 class _QuickCalls(threading.local):
@@ -243,22 +246,25 @@ def call(
     Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
     """
     given = arrays if out is None else (*arrays, out)
-    values = (*parameters, *options.values()) if options else parameters
+    values = parameters
     try:
-        shapes = (function, out is None, *options, *map(_shape, given))
+        shapes = (function, out is None, *map(_shape, given))
+        if options:
+            shapes, values = (*shapes, *options), (*parameters, *options.values())
         known = _quick.by_shapes.get(shapes, ())
     except (AttributeError, TypeError):  # lists, numbers
         return _call(function, parameters, arrays, out, options)[1]
     for quick in known:
         # Equal values may differ: 1.0 equals 1, but is not an axis.
         same = quick.values is values or all(map(is_, quick.values, values))
-        if same and (made := quick.call.fast.call(*given)) is not False:
+        if same and quick.call and (made := quick.call.fast.call(*given)) is not False:
             return out if made is True else exported(made, quick.call.export)
     call, made = _call(function, parameters, arrays, out, options)
-    if call and len(known) < _MOST_QUICK_CALLS and (checked := call.on((*arrays, made), out is None)):
+    if call and len(known) < _MOST_QUICK_CALLS:
         if len(_quick.by_shapes) >= _MOST_SHAPES:
             _quick.by_shapes.clear()
-        _quick.by_shapes.setdefault(shapes, []).append(_QuickCall(values, checked))
+        quick = _QuickCall(values, call.on((*arrays, made), out is None))
+        _quick.by_shapes.setdefault(shapes, []).append(quick)
     return made
 
 
