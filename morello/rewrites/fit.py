@@ -140,8 +140,9 @@ def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], fr
     wanted = target.tile_sizes(logical.op).get(dim)
     if wanted:
         return lambda extent: _made_of(extent, wanted, target.size_bits)
-    if not logical.op.search_hints.all_to_registers:
-        # Register tiles belong to the operations that this is rewritten to.
+    hints = logical.op.search_hints
+    if hints.unit_tiles_only or (target.size_bits > 1 and not hints.all_to_registers):
+        # Register tiles belong to the operations that this is rewritten to; other tiles would delay a first program.
         return lambda extent: frozenset()
     multiple = logical.op.tile_multiple(dim)
     return lambda extent: _near_equal(extent, multiple)

@@ -12,6 +12,7 @@ FEW_FILTERS = "Conv(1×17×1×1×1×1×3, (f32, L2), (f32, L2), (f32, L2), seria
 UNIT_LAST = "Tanh(48×2×1, (f32, L2, layout[1, 0]), (bf16, L2), serial)"
 SHORT_SUMS = "SoftmaxDenominatorAccum[dim=2](16×5×4, (f32, L1), (f32, L1), (f32, L1), serial)"
 GROUPS = "GroupedConv(1×8×1×1×1×4×1×1, (f32, L1), (f32, L2), (f32, L1), serial)"
+GRAPH = "Compose([Relu, Conv], [(1×2×1×15, f32, L2), (11×2×1×3, f32, L2), (1×11×1×13, f32, L2)], serial)"
 REGISTERS = "ConvAccum(17×1×1×3×1×1×3, (i16, L1), (u16, L1), (u8, L2), serial)"
 
 
@@ -33,6 +34,7 @@ REGISTERS = "ConvAccum(17×1×1×3×1×1×3, (i16, L1), (u16, L1), (u8, L2), ser
         ),
         (FEW_FILTERS, "x86_avx2", "fit 1 [9, 8]\nsynthesize"),
         (REGISTERS, "x86_avx2", "move 1 to RF\nsynthesize"),
+        (GRAPH, "x86_avx2", "fit 1 [6, 5]\nsynthesize"),
         (GROUPS, "x86_avx2", "move 1 to L1 as row_major\nsynthesize"),
         (UNIT_LAST, "x86_avx512", "move 1 to L2 as layout[2, 1, 0]\nsynthesize"),
         (SHORT_SUMS, "x86_avx512", "move 0 to L1 as layout[2, 0, 1]\nsynthesize"),

@@ -41,7 +41,6 @@ CHUNK = 10
 TOLERATED = 0.01
 #: The starts of kinds that docs/reliability.md lists as outside the space.
 EXCEPTIONS = (
-    "fit: on this operation of Compose",
     "tile: sizes of Matmul",
     "tile: sizes of Move",
 )
