@@ -16,10 +16,12 @@ import attrs
 
 from morello.api.goals import Goal, warn_of_memory
 from morello.db.default import DatabaseLike, database
+from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import MemoryLimited, MorelloError, NoImplementation, Undecided
 from morello.interrupt import result_of
 from morello.ir.impl import leaves
+from morello.kernels.target import Target
 from morello.progress import Spinner
 from morello.search.budget import SearchBudget
 
@@ -27,13 +29,13 @@ from morello.search.budget import SearchBudget
 def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBudget, jobs: int) -> list[Goal]:
     """Return the goals with the programs that up to `jobs` searches at once find, which share the budget's memory.
 
-    With one job or one goal, return the goals as they are; searches for them one by one share tables. Raises what
-    `Goal.synthesize` raises, for the first goal that fails, and leaves no process behind.
+    With one job or one goal, return the goals as they are. Searches of a process share tables, also later ones. Raises
+    what `Goal.synthesize` raises, for the first goal that fails, and leaves no process behind.
     """
     jobs = min(jobs, len(goals))
+    for goal in goals:
+        goal.searches.expect(leaves(goal.impl))
     if jobs == 1:
-        for goal in goals:
-            goal.searches.expect(leaves(goal.impl))
         return [*goals]
     if budget.memory is not None:
         budget = attrs.evolve(budget, memory=budget.memory // jobs)
@@ -85,7 +87,8 @@ def _await(ready: Semaphore, jobs: int, waiting: Sequence[Future[Goal]]) -> None
                 return
 
 
-#: The database of this process, and what closes its snapshot.
+#: The searches of this process, its database, and what closes its snapshot.
+_searches: dict[Target, Searches] = {}
 _db: SpecStore | None = None
 _open = ExitStack()
 
@@ -111,6 +114,7 @@ def _search(goal: Goal, budget: SearchBudget) -> Goal:
     # The parent warns.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MemoryLimited)
+        goal = attrs.evolve(goal, searches=_searches.setdefault(goal.target, goal.searches))
         return goal.synthesize(_db or False, False, budget)
 
 

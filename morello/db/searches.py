@@ -49,16 +49,16 @@ class Searches:
     bounds, if these are small.
     """
 
-    def __init__(self, target: Target, shared: bool = False):
+    def __init__(self, target: Target, shared: bool = False, expected: Iterable[Leaf] = ()):
         self.target = target
         self._shared = shared
         self._found: dict[tuple[SpecStore | None, AllowedSteps], _Lent] = {}
-        self._expected: list[Leaf] = []
+        self._expected = [*expected]
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Searches], tuple[Target, bool]]:
+    def __reduce__(self) -> tuple[type[Searches], tuple[Target, bool, list[Leaf]]]:
         # Another process has searches of its own.
-        return Searches, (self.target, self._shared)
+        return Searches, (self.target, self._shared, self._expected)
 
     def expect(self, leaves: Iterable[Leaf]) -> None:
         """Note Specs that will be searched for, each for a goal of its own."""
@@ -126,7 +126,7 @@ class Searches:
 
         alike = [one.spec.logical for one in self._expected if kind(one) == kind(leaf)]
         large = isinstance(leaf.spec.op, Compose) or sum(shapes_below(one, self.target) for one in alike) > _MOST_SHAPES
-        return [] if large else alike
+        return [] if large or leaf.spec.logical not in alike else alike
 
     def _searches_of(self, store: SpecStore | None) -> list[SearchSession]:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from pathlib import Path
 
@@ -123,8 +124,10 @@ def test_the_search_used_last_keeps_its_tables_alone() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("effort", [20, 300, None])
-def test_goals_that_differ_in_sizes_share_tables(monkeypatch: pytest.MonkeyPatch, effort: int | None) -> None:
+@pytest.mark.parametrize(("effort", "worker"), [(20, False), (300, False), (None, False), (300, True)])
+def test_goals_that_differ_in_sizes_share_tables(
+    monkeypatch: pytest.MonkeyPatch, effort: int | None, worker: bool
+) -> None:
     """Their programs and bounds are those of searches on their own, also where the budget ends these."""
     text = "target x86_avx2\n" + "".join(
         f"spec p{m}{k}{n} = Matmul(1×{m}×{k}×{n}, L1, L1, L1, serial)\n"
@@ -135,6 +138,8 @@ def test_goals_that_differ_in_sizes_share_tables(monkeypatch: pytest.MonkeyPatch
     expected = [one.synthesize(False, False, budget) for one in alone]
     monkeypatch.setattr(engine, "SearchTables", lambda *args: built.append(args) or SearchTables(*args))
     goals = api.synthesize_all([*morello.parse(text).values()], None, budget, 1)
+    if worker:
+        goals = pickle.loads(pickle.dumps(goals))
     found = [one.synthesize(False, False, budget) for one in goals]
     assert len(built) == 1
     assert [(one.impl, one.low) for one in found] == [(one.impl, one.low) for one in expected]
