@@ -118,6 +118,23 @@ def lstm(target: Target) -> Spec:
     return parse_spec(f"Compose([{cell}, {gates}], [x: (1×32×64, GL), {weights}, {states}], serial)", target)
 
 
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ("Matmul(1×64×64×64, GL, (f32, GL, col_major), GL, serial)", 213_000),
+        ("Matmul(1×64×64×64, (u8, GL), (i8, GL), (i32, GL), serial)", 158_796),
+        ("Conv(1×8×4×8×8×3×3, GL, GL, GL, serial)", 19_680),
+        ("Conv[padding=1](1×16×16×28×28×3×3, GL, GL, GL, serial)", 1_554_013),
+        ("GroupedConv[padding=1](1×32×1×1×56×56×3×3, GL, GL, GL, serial)", 1_664_384),
+    ],
+)
+def test_first_programs_have_tiles_of_kernels(avx2: Target, text: str, cost: int) -> None:
+    """They cost a few times as much as those that search finds, not 20 to 800 times."""
+    found = first_program(parse_spec(text, avx2), avx2)
+    assert found
+    assert cost_and_peak(found).cost < 4 * cost
+
+
 @pytest.mark.slow
 def test_a_deadline_ends_set_up_too(avx2: Target) -> None:
     before = time.process_time()
