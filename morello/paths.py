@@ -10,8 +10,8 @@ import platformdirs
 
 from morello.errors import ToolchainError
 
-#: Prefixes of files in the cache folder: tables of a parser, and methods that attrs compiled.
-GRAMMAR, METHODS = "grammar-", "methods-"
+#: The prefix of files in the cache folder with the tables of a parser.
+GRAMMAR = "grammar-"
 
 
 def user_folder() -> Path:

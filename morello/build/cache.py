@@ -17,7 +17,7 @@ import attrs
 
 from morello.atomic_write import staging_path
 from morello.errors import NotSaved, ToolchainError
-from morello.paths import GRAMMAR, METHODS, private_folder, unusable, user_folder
+from morello.paths import GRAMMAR, private_folder, unusable, user_folder
 
 #: The default size limit in bytes, and the file of the limit set by the user.
 _DEFAULT_LIMIT, _LIMIT_FILE = 1 << 30, "limit"
@@ -37,7 +37,6 @@ _KINDS = {
     "times of compiler choices": re.compile(r"[0-9a-f]{64}\.times"),
     "C that did not compile": re.compile(r"failed-[0-9a-f]{16}"),
     "grammars": re.compile(rf"{GRAMMAR}[0-9a-f]{{64}}"),
-    "methods of classes": re.compile(rf"{METHODS}[0-9a-f]+"),
     "C that was shown": re.compile(r".+-[0-9a-f]{12}\.c"),
 }
 _BUILDING = "building-"

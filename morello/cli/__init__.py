@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import sys
 
 from morello import interrupt
 
@@ -16,11 +15,6 @@ def main() -> None:
     from morello.cli import streams
 
     streams.prepare()
-    if sys.argv[1:] and not sys.argv[1].startswith("-"):
-        # Not for help, versions and completions, which need no attrs.
-        from morello.cli import methods
-
-        methods.keep()
     from morello.cli.app import main as program
 
     program(prog_name="morello")
