@@ -121,9 +121,12 @@ def test_commands_take_steps_by_name(cli: Cli, write: Write) -> None:
 def test_unknown_names_of_commands(cli: Cli, write: Write, refused: Refused) -> None:
     path = write(f"spec kernel = {SPEC}\n")
     refused(
-        cli("compile", path, "--without", "MultAd"), "no microkernel or rewrite 'MultAd'", "did you mean 'MultAdd'?"
+        cli("compile", path, "--without", "MultAd"),
+        "no microkernel or rewrite 'MultAd'",
+        "did you mean 'MultAdd'?",
+        code=2,
     )
-    refused(cli("run", path, "--using", ""), "no microkernel or rewrite ''")
+    refused(cli("run", path, "--using", ""), "no microkernel or rewrite ''", code=2)
 
 
 @pytest.mark.slow
