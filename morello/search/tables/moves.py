@@ -101,15 +101,19 @@ class MoveTables(StepTables):
             grouped.setdefault(into, []).append((step, priority))
         tables: list[MoveTable] = []
         for target, members in grouped.items():
-            keeps = tuple(self._keeps_layout(step) for step, _ in members)
-            into_states = tuple(
-                images(self._kept[_general(step)], states)
-                if keep
-                else self._new_states(states, cls.rank, cls.dtype, step)
-                for (step, _), keep in zip(members, keeps, strict=True)
-            )
-            priorities = np.array([priority for _, priority in members], dtype=np.int64)
-            tables.append(MoveTable(target, tuple(step for step, _ in members), priorities, keeps, into_states))
+            # Of steps that make equal states, as layouts that differ in unit dimensions, the first.
+            distinct: dict[tuple[bool, bytes], tuple[MoveStep, int, Ints]] = {}
+            for step, priority in members:
+                keeps = self._keeps_layout(step)
+                into = (
+                    images(self._kept[_general(step)], states)
+                    if keeps
+                    else self._new_states(states, cls.rank, cls.dtype, step)
+                )
+                distinct.setdefault((keeps, into.tobytes()), (step, priority, into))
+            steps, places, into_states = zip(*distinct.values(), strict=True)
+            priorities = np.array(places, dtype=np.int64)
+            tables.append(MoveTable(target, steps, priorities, tuple(keeps for keeps, _ in distinct), into_states))
         return tables
 
     def _keeps_layout(self, step: MoveStep) -> bool:

@@ -184,7 +184,7 @@ class PipelineTables(StepTables):
                             table = self._table(tables, space, known, states)
                             rows = table.states_of(step, Priority(place, index).pack(), space.count)
                             self._enter(table, known, states, cells, rows)
-        yield from tables.values()
+        yield from map(_distinct, tables.values())
 
     def _planned(self, plan: PipelinePlan, batch: LogicalSpec, space: Space) -> _Planned:
         cells: Ints = np.arange(space.count, dtype=np.int64) if plan.cells is None else plan.cells
@@ -257,6 +257,16 @@ class PipelineTables(StepTables):
             self._numbers[rank, state] = len(self.states)
             self.states.append((rank, state))
         return self._numbers[rank, state]
+
+
+def _distinct(table: PipelineTable) -> PipelineTable:
+    """Return a table with the first of the steps that make equal states, as layouts that differ in unit dimensions."""
+    first = dict[tuple[bytes, ...], int]()
+    for number, rows in enumerate(table.new_states):
+        first.setdefault(tuple(row.tobytes() for row in rows), number)
+    kept = [*first.values()]
+    steps, priorities = [table.steps[at] for at in kept], [table.priorities[at] for at in kept]
+    return attrs.evolve(table, steps=steps, priorities=priorities, new_states=[table.new_states[at] for at in kept])
 
 
 def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterator[PipelineStep]:
