@@ -102,13 +102,16 @@ class Prices(SearchSession):
 
 def _settle(solver: Solver, goal: int, most: float) -> None:
     """Search until a node is solved, or known to cost more, for a number of turns."""
-    for _ in range(_TURNS):
+    turns = 0
+    while turns < _TURNS:
         low, high = solver.core.costs(goal)
         if low >= high or low > most:
             return
         solver.core.start(goal, most)
-        while not solver.core.solve():
-            pass
+        finished = False
+        while not finished and turns < _TURNS:
+            finished = solver.core.solve()
+            turns += 1
         solver.core.release()
 
 

@@ -175,7 +175,7 @@ FUNCTIONS = {
     "entry": VectorFunction(_ENTRY, others={4: _ENTRY_128, 16: _ENTRY_512}),
     "gelu": _of_table("gelu", _GELU, 1.25, (14, 13)),
     "gelu_tanh": _of_table("gelu_tanh", _GELU, 1.25, (15, 13)),
-    "tanh": _of_table("tanh", _TANH, 2.5, (18, 17), of_argument=False),
+    "tanh": _of_table("tanh", _TANH, 3.0, (18, 17), of_argument=False),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(13, 13)),
     "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(16, 13)),
     "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(17, 16)),
