@@ -137,7 +137,8 @@ def check_budget(more: int = 0) -> None:
 def check_size(*, spaces: int = 0, tuples: int = 0) -> None:
     """Raise SpaceTooLarge if a search within a number of expansions has more spaces, or class tuples, than it may."""
     if _counted.get() and (spaces > MOST_SPACES or tuples > MOST_TUPLES):
-        raise SpaceTooLarge(f"a search within expansions has up to {MOST_SPACES} spaces, {MOST_TUPLES:,} class tuples")
+        counts = f"{MOST_SPACES} spaces, {MOST_TUPLES:,} class tuples"
+        raise SpaceTooLarge(f"a search within expansions has up to {counts}", "limit it by time in place of expansions")
 
 
 @contextmanager
