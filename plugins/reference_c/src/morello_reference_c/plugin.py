@@ -13,7 +13,16 @@ from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.spec import LogicalSpec
-from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, hookimpl
+from morello.plugins import (
+    Machine,
+    MemoryLevel,
+    Microkernel,
+    OperandPattern,
+    Target,
+    TargetInfo,
+    TargetPlugin,
+    hookimpl,
+)
 from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.select import Select
 from morello_reference_c.emitter import ReferenceEmitter
@@ -27,7 +36,7 @@ class BufferizeAll(Bufferize):
     """`bufferize to GL`, which search applies to all intermediates at once: all programs of a Spec are alike here."""
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         yield from (step for step in super().steps(logical, target) if not step.at)
 
 
