@@ -259,7 +259,7 @@ class Kernel:
     def call_on(self, arrays: Sequence[Any], operands: Sequence[Any], allocates: bool) -> CheckedCall | None:
         """Return a checked call on arrays whose views from the same addresses are these operands, already checked.
 
-        If it `allocates`, the last array is a result like those that calls allocate. Returns None if there is no such
+        If it `allocates`, the last array is an example of the results that calls allocate. Returns None without such a
         call: for parallel loops, results that are not row-major, and arrays without a fast exchange.
         """
         if self.program.parallel:

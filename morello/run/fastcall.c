@@ -151,7 +151,7 @@ static void run(struct plan *plan, char *const *data) {
     morello_python->take_back(state);
 }
 
-/* Returns the operands that a call made, of which it has references: one, or a tuple of several; True for none. */
+/* Returns the new operands of a call, with its references: one, or a tuple of several; True for none. */
 static PyObject *result(PyObject *const *operands, ptrdiff_t made) {
     if (made == 1) return *operands;
     if (!made) {

@@ -90,7 +90,7 @@ static ptrdiff_t morello_chunks(morello_loop *all, ptrdiff_t share, ptrdiff_t th
     }
 }
 
-/* Runs a thread's own share, and then what is left of the others. Returns the number of tiles. */
+/* Runs a thread's own share, then the remaining chunks of the others. Returns the number of tiles. */
 static ptrdiff_t morello_share(morello_loop *all, ptrdiff_t thread) {
     ptrdiff_t done = 0;
     for (ptrdiff_t share = thread; share < (MORELLO_KEEPS_SHARES ? thread + 1 : thread + all->shares); ++share) {

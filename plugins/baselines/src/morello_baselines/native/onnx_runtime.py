@@ -12,7 +12,7 @@ import numpy as np
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.problems import Problem
 
-#: The nodes of a problem: operators with their inputs and attributes, each of which reads the result `y` of the last.
+#: The nodes of a problem: operators with their inputs and attributes. `y` is the result of the previous node.
 _NODES: dict[str, list[tuple[str, tuple[str, ...], dict[str, Any]]]] = {
     "matmul": [("MatMul", ("0", "1"), {})],
     "chain": [("MatMul", ("1", "2"), {}), ("MatMul", ("y", "0"), {})],
