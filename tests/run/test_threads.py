@@ -379,11 +379,18 @@ def test_invalid_numbers_of_threads(threads) -> None:
 
 @pytest.mark.slow
 def test_verification_notices_threads_that_meet() -> None:
-    """All threads are given the workspace of the first one."""
+    """All threads are given the workspace of the first one. On a busy machine, they may run one after the other."""
     made = kernel(old="loop->workspace + thread * 4800", new="loop->workspace + 0 * thread")
     source, out = operands(made)
-    with pytest.raises(VerificationError, match="data race"):
-        run_sanitized(made.program, made.spec, [source, out], made.compiler, sanitizers="thread")
+
+    def race() -> bool:
+        try:
+            run_sanitized(made.program, made.spec, [source, out], made.compiler, sanitizers="thread")
+        except VerificationError as error:
+            return "data race" in error.message
+        return False
+
+    assert any(race() for _ in range(10))
     made = kernel(old="packs_part1, &given, 6, threads", new="packs_part1, &given, 6 - (threads > 2), threads")
     with pytest.raises(VerificationError, match="5 threads give other values than 1 does"):
         made.check()
