@@ -7,9 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import morello
 from morello import api
+from morello.cli.app import main
 from morello.db.store import SpecStore
 from morello.ir.impl import Impl
 from morello.search.budget import SearchBudget
@@ -143,3 +145,16 @@ def test_goals_that_differ_in_sizes_share_tables(
     found = [one.synthesize(False, False, budget) for one in goals]
     assert len(built) == 1
     assert [(one.impl, one.low) for one in found] == [(one.impl, one.low) for one in expected]
+
+
+def test_a_command_shares_tables_between_goals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file, built = tmp_path / "products.spec", []
+    file.write_text(
+        "target x86_avx2\n" + "".join(f"spec p{n} = Matmul(1×2×2×{n}, L1, L1, L1, serial)\n" for n in (8, 16, 24))
+    )
+    monkeypatch.setattr(engine, "SearchTables", lambda *args: built.append(args) or SearchTables(*args))
+    found = CliRunner(catch_exceptions=False).invoke(
+        main, ["compile", str(file), "--emit", "schedule", "--effort", "99"]
+    )
+    assert found.exit_code == 0, found.stderr
+    assert len(built) == 1

@@ -144,7 +144,7 @@ def _searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int) -> li
     named = api.named_by_target(goals)
     if search.measured:
         named = [api.tuned(goal, search.db, search.cc) for goal in named]
-    found = api.synthesize_all(named, search.db, search.budget, jobs) if jobs > 1 else named
+    found = api.synthesize_all(named, search.db, search.budget, jobs) if len(named) > 1 else named
     made = [make(goal, search) for goal in found]
     for goal, one in zip(goals, made, strict=True):
         if not one.cheapest:
