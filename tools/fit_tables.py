@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from morello_x86.kernels.function_tables import ENDS
 from scipy.special import ndtr
 
 Array = npt.NDArray[np.float64]
@@ -32,11 +33,11 @@ def _slope(a: Array) -> Array:
     return np.where(a == 0, 1.0, np.tanh(a) / np.where(a == 0, 1.0, a))
 
 
-#: By name: the function, the argument where it ends, whether it is 0 from there on, and degrees by number of intervals.
-_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float, bool, dict[int, int]]] = {
-    "gelu": (_tail, 5.625, True, {8: 6, 32: 4}),
-    "gelu_tanh": (_tail_by_tanh, 5.25, True, {8: 7, 32: 4}),
-    "tanh": (_slope, 9.03125, False, {8: 8, 32: 5}),
+#: By name: the function, whether it is 0 from the table's end on, and degrees by number of intervals.
+_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], bool, dict[int, int]]] = {
+    "gelu": (_tail, True, {8: 6, 32: 4}),
+    "gelu_tanh": (_tail_by_tanh, True, {8: 7, 32: 4}),
+    "tanh": (_slope, False, {8: 8, 32: 5}),
 }
 
 
@@ -66,10 +67,10 @@ def fitted(function: Callable[[Array], Array], end: float, to_zero: bool, interv
 
 def main() -> None:
     print("TABLES = {")
-    for name, (function, end, to_zero, degrees) in _FUNCTIONS.items():
+    for name, (function, to_zero, degrees) in _FUNCTIONS.items():
         for intervals, degree in degrees.items():
             print(f'    ("{name}", {intervals}): (')
-            for row in fitted(function, end, to_zero, intervals, degree).astype(">f4"):
+            for row in fitted(function, ENDS[name], to_zero, intervals, degree).astype(">f4"):
                 text = row.tobytes().hex()
                 lines = [text[start : start + 88] for start in range(0, len(text), 88)]
                 print("\n".join(f'        "{line}"' for line in lines) + ",")

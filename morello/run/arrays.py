@@ -131,17 +131,13 @@ def workspace_bytes(count: int) -> np.ndarray:
 
 @attrs.frozen
 class Blank:
-    """Allocates arrays, not initialized and aligned to `alignment` bytes. `strides` and `bytes` are in bytes.
-
-    Those that are `ordinary` are row-major and aligned as all of numpy's arrays, which allocates them much faster.
-    """
+    """Allocates arrays, not initialized and aligned to `alignment` bytes. `strides` and `bytes` are in bytes."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     strides: tuple[int, ...]
     bytes: int
     alignment: int
-    ordinary: bool
 
     @classmethod
     def of(cls, tensor: TensorSpec, alignment: int = ALIGNMENT, dropped: int = 0) -> Blank:
@@ -154,14 +150,12 @@ class Blank:
         size = form.extent(strides) * width
         shape = (1,) * -dropped + form.shape[max(0, dropped) :]
         steps = (size,) * -dropped + tuple(width * each for each in strides[max(0, dropped) :])
-        ordinary = alignment <= width and steps == np.empty(shape, form.dtype.numpy).strides
-        return cls(shape, form.dtype.numpy, steps, size, alignment, ordinary)
+        return cls(shape, form.dtype.numpy, steps, size, alignment)
 
     @classmethod
     def like(cls, array: np.ndarray, alignment: int) -> Blank:
         """Return the allocator of arrays like a row-major one."""
-        ordinary = alignment <= array.itemsize
-        return cls(array.shape, array.dtype, array.strides, array.nbytes, alignment, ordinary)
+        return cls(array.shape, array.dtype, np.empty(array.shape, array.dtype).strides, array.nbytes, alignment)
 
     def __call__(self, address: Callable[[np.ndarray], int] = _address) -> np.ndarray:
         """Return a new array; `address` returns the address of a numpy array."""
@@ -169,8 +163,12 @@ class Blank:
         return np.ndarray(self.shape, self.dtype, memory, -address(memory) % self.alignment, self.strides)
 
     def allocator(self, address: Callable[[np.ndarray], int]) -> tuple[Callable[..., np.ndarray], tuple[Any, ...]]:
-        """Return a function, and arguments with which it returns a new array, for many calls."""
-        return (np.empty, (self.shape, self.dtype)) if self.ordinary else (self, (address,))
+        """Return a function, and arguments with which it returns a new array, for many calls.
+
+        Numpy's own function is much faster; its arrays are row-major, and aligned as their values are.
+        """
+        ordinary = self.alignment <= self.dtype.itemsize and self.strides == np.empty(self.shape, self.dtype).strides
+        return (np.empty, (self.shape, self.dtype)) if ordinary else (self, (address,))
 
 
 def empty(tensor: TensorSpec, alignment: int = ALIGNMENT) -> np.ndarray:

@@ -149,7 +149,7 @@ class _Descent:
         return tile and (best, tile)
 
     def _tiles(self, logical: LogicalSpec) -> Ints:
-        """Return shapes of tiles, [n, dimensions]: of reductions, which most kernels have loops for, 1 and all."""
+        """Return shapes of tiles, [n, dimensions]. Reductions are 1 or whole, as most kernels loop over them."""
         rank, sizes = len(logical.shape), list[list[int]]()
         for dim, size in enumerate(map(int, logical.shape)):
             apart = logical.op.writes_apart(rank, dim)
