@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +23,8 @@ _GIVEN = (sys.stdlib_module_names - {"__main__"}) | {"attr", "attrs", "ml_dtypes
 _INSTALLED = ("site-packages", "dist-packages")
 
 _known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
+#: Python 3.11 raises SystemError for sources that two threads parse at once.
+_lock = threading.Lock()
 
 
 def fingerprint(target: Target) -> str:
@@ -29,9 +32,10 @@ def fingerprint(target: Target) -> str:
 
     Raises PluginError for a target that holds an object whose content cannot be read.
     """
-    if target not in _known:
-        _known[target] = _fingerprint(target)
-    return _known[target]
+    with _lock:
+        if target not in _known:
+            _known[target] = _fingerprint(target)
+        return _known[target]
 
 
 def _fingerprint(target: Target) -> str:

@@ -13,7 +13,9 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import numpy as np
 import pytest
 
 import morello
+from morello.db import fingerprint as fingerprints
 from morello.db.file import FORMAT
 from morello.db.fingerprint import fingerprint
 from morello.db.normalize import normal_c, normal_python
@@ -442,3 +445,18 @@ def test_the_format_counts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> Non
     before = fingerprint(avx2)
     monkeypatch.setattr("morello.db.fingerprint.FORMAT", FORMAT + 1)
     assert fingerprint(attrs.evolve(avx2)) != before
+
+
+def test_threads_compute_a_fingerprint_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 raises SystemError for sources that two threads parse at once."""
+    made, target = list[Target](), attrs.evolve(installed().target("reference_c"), mhz=1234)
+
+    def slow(target: Target) -> str:
+        made.append(target)
+        time.sleep(0.05)
+        return "0" * 32
+
+    monkeypatch.setattr(fingerprints, "_fingerprint", slow)
+    with ThreadPoolExecutor(4) as pool:
+        assert {*pool.map(fingerprint, [target] * 4)} == {"0" * 32}
+    assert len(made) == 1
