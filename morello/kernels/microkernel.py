@@ -10,6 +10,7 @@ import numpy as np
 
 from morello.ir.numbers import Mask, Num
 from morello.ir.ops import Operation
+from morello.ir.ops.norms import NORMS
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine
@@ -23,6 +24,8 @@ Cost: TypeAlias = Callable[[LogicalSpec, Machine], Num]
 CostPart: TypeAlias = Callable[[LogicalSpec, Machine], Num | tuple[Num, ...]]
 #: Temporary registers of a microkernel: a constant, or a function of the Spec.
 Registers: TypeAlias = int | Callable[[LogicalSpec], Num]
+#: The number of dimensions of norms that stand for those of all ranks.
+_RANK = 3
 
 
 @attrs.frozen
@@ -87,7 +90,7 @@ class Microkernel:
 
     `takes` gives sizes and operands as text, such as "1×1×1×n, f32 RF/L1, f32 VRF v8, f32 VRF v8"
     (`pattern.parse_pattern`); `shape` and `operands` give the same as data. A class as `op` stands for all instances,
-    accumulating ones among them; `when` and `emit` find the instance in `spec.op`.
+    accumulating ones among them, or those for which `only` is true; `when` and `emit` find the instance in `spec.op`.
 
     `same` lists fields that agree in all operands: "dtype", "layout", "vector", or "lanes" (the layouts of operands of
     more than one value, and the vector sizes of those in vector registers). `types` lists the accepted combinations of
@@ -103,6 +106,7 @@ class Microkernel:
 
     name: str
     op: Operation | type[Operation]
+    only: Callable[[Operation], bool] | None = None
     takes: str = ""
     operands: tuple[OperandPattern, ...] = attrs.field(default=attrs.Factory(_operands, takes_self=True))
     cost: Cost
@@ -132,12 +136,15 @@ class Microkernel:
 
     def implements(self, op: Operation) -> bool:
         """Return True if the kernel implements this operation, on some operands."""
-        return isinstance(op, self.op) if isinstance(self.op, type) else op == self.op
+        if not isinstance(self.op, type):
+            return op == self.op
+        return isinstance(op, self.op) and (self.only is None or self.only(op))
 
     def operations(self, machine: Machine) -> tuple[Operation, ...]:
-        """Return the operation that it implements; for a class, the named instances of the target."""
+        """Return the operation that it implements; for a class, the named instances of the target, and norms."""
         if isinstance(self.op, type):
-            return tuple(op for op in machine.operations.values() if isinstance(op, self.op))
+            norms = (norm.arranged(_RANK).compose for norm in NORMS.values())
+            return tuple(op for op in (*machine.operations.values(), *norms) if self.implements(op))
         return (self.op,)
 
     @property

@@ -20,6 +20,7 @@ from morello_x86.kernels import (
     random,
     reduce,
     register_tiles,
+    rows,
     rows_times_matrix,
     softmax,
     streams,
@@ -44,7 +45,7 @@ def kernels(vectors: Sequence[int], registers: int) -> tuple[Microkernel, ...]:
         *fill.FILLS,
         *_SCALARS,
         *fill.BROADCASTS,
-        *(kernel for family in (elementwise, reduce, softmax, random) for kernel in family.kernels(max(vectors))),
+        *(kernel for family in (elementwise, reduce, softmax, rows, random) for kernel in family.kernels(max(vectors))),
     )
 
 

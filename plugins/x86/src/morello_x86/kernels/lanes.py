@@ -25,6 +25,8 @@ from morello_x86.kernels.values import literal
 #: Where an operand of a lanewise kernel may be: a single value in RF or L1, all values in VRF or L1.
 ANYWHERE = ("RF", "L1", "VRF")
 FLOATS = ("f32", "bf16")
+#: The levels from which nothing is prefetched.
+NEAR_CORE = ("RF", "VRF", "L1", "L2")
 FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
 
 
@@ -132,6 +134,12 @@ class Place:
             store = stream if self.streams else KernelSite.store
             self.line(f"{store(self.site, dtype, self.values)}({self._address(index)}, {value});")
 
+    def fetch_next_row(self, index: int) -> None:
+        """Prefetch the same place of the next row, if an operand that is a row lies beyond L2."""
+        tensor = self.site.operand(index).tensor
+        if tensor.state.level not in NEAR_CORE and index not in self.fixed and not self.rest:
+            self.line(f"_mm_prefetch((const char *)({self._address(index)} + {tensor.volume}), _MM_HINT_T0);")
+
     def constant(self, value: float | int) -> str:
         """Return the C expression of a constant in all lanes."""
         return f"{repeat(self.site, self.dtype, self.values)}({literal(value, self.dtype)})"
@@ -166,7 +174,7 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
     """
     sites = {index: site.operand(index) for index in operands}
     total = max(int(one.tensor.volume) for one in sites.values())
-    fixed = {i: _splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
+    fixed = {i: splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
     moving = [i for i in operands if i not in fixed]
     if any(sites[i].in_registers for i in moving):
         for position in range(0, total, values):
@@ -202,7 +210,7 @@ def streamed_places(site: KernelSite, values: int, operands: Sequence[int]) -> I
     sites = {index: site.operand(index) for index in operands}
     out = operands[-1]
     total, dtype = int(sites[out].tensor.volume), sites[out].tensor.state.dtype
-    fixed = {i: _splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
+    fixed = {i: splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
     pointers = {i: _pointer(site, i) for i in operands if i not in fixed}
     size, index = dtype.bytes * values, site.fresh("i")
 
@@ -246,7 +254,7 @@ def _pointer(site: KernelSite, index: int) -> str:
     return name
 
 
-def _splat(site: KernelSite, operand: OperandSite, values: int) -> str:
+def splat(site: KernelSite, operand: OperandSite, values: int) -> str:
     """Return a C variable with a single value of an operand in all lanes."""
     dtype = operand.tensor.state.dtype
     name, lane = site.fresh(f"{operand.name}_all"), lane_type(dtype)

@@ -12,7 +12,7 @@ from functools import partial
 import attrs
 
 from morello.ir.dtypes import F32
-from morello.ir.numbers import Num
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
@@ -26,7 +26,7 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import F32_SCALAR, HALF_CYCLE, PREFIX, SCALAR
+from morello_x86.kernels.common import F32_SCALAR, HALF_CYCLE, MEMORIES, PREFIX, SCALAR
 from morello_x86.kernels.elementwise import Greater
 from morello_x86.kernels.lanes import (
     FLOAT_ANYWHERE,
@@ -36,11 +36,13 @@ from morello_x86.kernels.lanes import (
     conversions,
     in_lanes,
     lanewise,
+    places,
     repeat,
     vectors,
     width,
 )
 from morello_x86.kernels.reduce import accumulates, fold, to_one_value
+from morello_x86.kernels.rows import of_row
 from morello_x86.kernels.values import costs, in_doubles
 from morello_x86.kernels.vector_math import cycles, define
 
@@ -239,6 +241,62 @@ def _row_kernel(widest: int, op: type[Operation], finding: int, fixed: int) -> M
     )
 
 
+# Whole rows.
+
+#: Half cycles besides the power for each vector of a whole row: its maximum, its sum, and its scaling.
+_WHOLE = 6
+
+
+def _print_whole(widest: int) -> Callable[[KernelSite], None]:
+    def emit(site: KernelSite) -> None:
+        """Print powers to the output and their sum, then the output times its reciprocal."""
+        values = width(site.spec, widest)
+        exp, kind = define(site, "exp_below", values), site.vector_type(F32, values)
+        power, factor = site.fresh("power"), site.fresh("factor")
+
+        def term(place: Place) -> str:
+            name = f"{power}{place.turn}"
+            place.line(f"const {kind} {name} = {exp}({place.read(0, _LOWEST)}, {every});")
+            place.write(1, name)
+            place.fetch_next_row(0)
+            return name
+
+        site.line("{")
+        every = _every(site, values, _largest(site, values))
+        total = fold(site, Add, values, (0, 1), term)
+        site.line(f"    const {kind} {factor} = {_all(site, values, f'1.0f / {total}')};")
+        for place in places(site, values, (1,)):
+            place.write(1, f"{place.read(1)} * {factor}")
+        site.line("}")
+
+    return emit
+
+
+def _whole_row(widest: int) -> Microkernel:
+    """Return the kernel of a row wherever it lies, whose values are read from memory once."""
+
+    def when(spec: LogicalSpec) -> Mask:
+        assert isinstance(spec.op, Softmax)
+        row = spec.shape[spec.op.axis(len(spec.shape))]
+        return to_one_value(spec, widest, (0, 1), ()) & (spec.operand(0).volume == row)
+
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        each = cycles("exp_below", width(spec, widest)) + _WHOLE + conversions(spec)
+        row = spec.operand(0).bytes + spec.operand(1).bytes
+        return of_row(row, 2, spec, machine, HALF_CYCLE * (vectors(spec, widest) * each + 3 * _LANES))
+
+    return Microkernel(
+        name="VectorSoftmax",
+        op=Softmax,
+        operands=(OperandPattern(levels=MEMORIES, dtypes=FLOATS), OperandPattern(levels=MEMORIES, dtypes=("f32",))),
+        same=("lanes",),
+        when=when,
+        cost=cost,
+        registers={"VRF": 8},
+        emit=_print_whole(widest),
+    )
+
+
 # A row in each lane.
 
 
@@ -323,6 +381,7 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
     """Return the kernels of a core whose widest vectors have `widest` bytes."""
     made = partial(_lane_kernel, widest)
     return (
+        _whole_row(widest),
         *(_row_kernel(widest, *row) for row in _ROWS),
         made("VectorSoftmaxComplete", SoftmaxComplete, _lane_complete, "softmax", singles=(1, 2)),
         *(made(f"Vector{op.__name__}Lanes", op, text, times=times) for op, text, times in _ROW_IN_EACH_LANE),
