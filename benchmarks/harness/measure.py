@@ -84,7 +84,7 @@ def _interleaved(workers: Iterable[Worker], budget: float) -> dict[Worker, tuple
     """Return the seconds of a call, one value for each round."""
     calls = {worker: _calls(worker) for worker in workers}
     share = budget / max(1, len(calls))
-    rounds = {worker: max(_ROUNDS, int(share / (count * each))) for worker, (count, each) in calls.items()}
+    rounds = {worker: max(_ROUNDS, int(share / ((count + 1) * each))) for worker, (count, each) in calls.items()}
     times: dict[Worker, list[float]] = {worker: [] for worker in calls}
     for turn in range(max(rounds.values(), default=0)):
         for worker, (count, _) in calls.items():

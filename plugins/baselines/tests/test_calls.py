@@ -230,6 +230,18 @@ def test_a_library_that_fails_is_told(target: Target, monkeypatch: pytest.Monkey
         compare(logical("Relu(4, GL, GL)", target), "torch")
 
 
+@pytest.mark.slow
+def test_the_process_of_a_library_is_not_held_to_a_lesser_cpu(
+    target: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    with open(f"{tmp_path}/torch.py", "w", encoding="utf-8") as file:
+        file.write("import os\nraise RuntimeError(os.environ.get('OPENBLAS_CORETYPE', 'its own choice'))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    with pytest.raises(MorelloError, match="its own choice"):
+        compare(logical("Relu(4, GL, GL)", target), "torch")
+
+
 def test_missing_libraries_name_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello_baselines.times.find_spec", lambda name: None)
     with pytest.raises(MorelloError, match="torch is not installed") as caught:

@@ -62,6 +62,13 @@ BASELINES: tuple[Baseline, ...] = (
         "torch", "morello_baselines.native.pytorch:TorchRunner", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
     ),
     Baseline("ONNX Runtime", "morello_baselines.native.onnx_runtime:OnnxRuntime", "any"),
+    Baseline(
+        "ONNX Runtime packed",
+        "morello_baselines.native.onnx_runtime:OnnxRuntime",
+        "any",
+        {"weights": "initializers"},
+        packs=True,
+    ),
     _tvm("avx2", "haswell"),
     _tvm("any", ""),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from morello_baselines.native import timer
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.blas import installed_files
-from morello_baselines.native.problems import NUMPY, Problem
+from morello_baselines.native.problems import NUMPY, Problem, empty
 
 #: LayerNorm's, where a Spec gives no other.
 EPSILON = 1e-5
@@ -43,6 +43,7 @@ class OneDnnRunner:
             raise NotInstalled("libdnnl.so is not installed (onednn-cpu-gomp)")
         self._library = ctypes.CDLL(files[0])
         self._any = weights == "any"
+        self._packed: np.ndarray | None = None
         self._sgemm = call == "sgemm"
         self._engine = self._new("dnnl_engine_create", ctypes.c_int(_CPU), ctypes.c_size_t(0))
         self._stream = self._new("dnnl_stream_create", self._engine, ctypes.c_uint(_IN_ORDER))
@@ -78,9 +79,10 @@ class OneDnnRunner:
         memory = self._memory(weights, timer.address(b))
         if self._any:
             chosen = self._query(descriptor, _QUERY_WEIGHTS)
-            packed = self._memory(chosen, -1)
+            array = empty((self._size(chosen),), np.dtype(np.uint8))
+            packed = self._memory(chosen, timer.address(array))
             self._reorder(weights, memory, chosen, packed)
-            memory = packed
+            memory, self._packed = packed, array
         places = [(_SRC, x, a), (_DST, y, output), *([(_BIAS, shift, bias[0])] if bias else [])]
         return descriptor, [
             (_WEIGHTS, memory),
@@ -146,6 +148,11 @@ class OneDnnRunner:
 
     def _memory(self, description: ctypes.c_void_p, handle: int) -> ctypes.c_void_p:
         return self._new("dnnl_memory_create", description, self._engine, ctypes.c_void_p(handle))
+
+    def _size(self, description: ctypes.c_void_p) -> int:
+        """Return the bytes of an array with this description."""
+        self._library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+        return self._library.dnnl_memory_desc_get_size(description)
 
     def _reorder(self, source: Any, source_memory: Any, target: Any, target_memory: Any) -> None:
         made = self._new("dnnl_reorder_primitive_desc_create", source, self._engine, target, self._engine, None)

@@ -1,4 +1,7 @@
-"""ONNX Runtime, with its own kernels (MLAS): models of one problem each, on memory that is bound beforehand."""
+"""ONNX Runtime, with its own kernels (MLAS): models of one problem each, on memory that is bound beforehand.
+
+Inputs that a model holds as initializers it packs before the first run.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,16 @@ _NODES: dict[str, list[tuple[str, tuple[str, ...], dict[str, Any]]]] = {
     "add": [("Add", ("0", "1"), {})],
     "transpose": [("Transpose", ("0",), {})],
 }
+#: The inputs that are weights in networks.
+_WEIGHTS = {"matmul": (1,), "linear gelu": (0, 2)}
 _OPSET = 20
 
 
 class OnnxRuntime:
-    def __init__(self) -> None:
+    """Models; with `weights=initializers` weights are part of them, so that they are packed beforehand."""
+
+    def __init__(self, weights: str = "inputs"):
+        self._constant = weights == "initializers"
         try:
             self._onnx: Any = importlib.import_module("onnx")
             self._runtime: Any = importlib.import_module("onnxruntime")
@@ -40,13 +48,18 @@ class OnnxRuntime:
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         if problem.what not in _NODES or not problem.f32:
             raise NotOffered("only row-major f32, and not every operation")
+        weights = _WEIGHTS.get(problem.what, ()) if self._constant else ()
+        if self._constant and not weights:
+            raise NotOffered("no weights")
         options = self._runtime.SessionOptions()
         options.intra_op_num_threads = threads
-        model = self._model(problem).SerializeToString()
+        model = self._model(problem, {place: inputs[place] for place in weights}).SerializeToString()
         session = self._runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         out, binding = problem.output(), session.io_binding()
         result = out.T if problem.what == "transpose" else out
         for place, array in enumerate(inputs):
+            if place in weights:
+                continue
             binding.bind_input(str(place), "cpu", 0, np.float32, array.shape, array.ctypes.data)
         binding.bind_output("out", "cpu", 0, np.float32, result.shape, out.ctypes.data)
 
@@ -59,7 +72,7 @@ class OnnxRuntime:
 
         return Prepared(run, lambda: result)
 
-    def _model(self, problem: Problem) -> Any:
+    def _model(self, problem: Problem, weights: dict[int, np.ndarray]) -> Any:
         helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT
         nodes, last = list[Any](), ""
         steps = _NODES[problem.what]
@@ -71,7 +84,9 @@ class OnnxRuntime:
             axes = helper.make_tensor("axes", self._onnx.TensorProto.INT64, [1], [-1])
             nodes.insert(0, helper.make_node("Constant", [], ["axes"], value=axes))
             nodes[-1].input.append("axes")
-        given = [helper.make_tensor_value_info(str(at), kind, shape) for at, shape in enumerate(problem.shapes)]
+        shapes = {str(at): shape for at, shape in enumerate(problem.shapes) if at not in weights}
+        given = [helper.make_tensor_value_info(name, kind, shape) for name, shape in shapes.items()]
         found = helper.make_tensor_value_info("out", kind, None)
-        graph = helper.make_graph(nodes, "problem", given, [found])
+        held = [self._onnx.numpy_helper.from_array(array, str(place)) for place, array in weights.items()]
+        graph = helper.make_graph(nodes, "problem", given, [found], held)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=10)

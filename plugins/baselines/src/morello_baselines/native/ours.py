@@ -16,7 +16,7 @@ from morello.errors import NoImplementation
 from morello.run.arrays import empty, pack, unpack
 from morello.run.timing import FunctionTimer
 from morello_baselines.native.base import NotOffered, Prepared, unpinned
-from morello_baselines.native.problems import Problem
+from morello_baselines.native.problems import Problem, placed
 
 
 class Ours:
@@ -53,7 +53,7 @@ def operands(kernel: Kernel, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """
     waiting = iter(inputs)
     given = [
-        pack(next(waiting), tensor) if one.reads else empty(tensor)
+        placed(pack(next(waiting), tensor) if one.reads else empty(tensor))
         for one, tensor in zip(kernel.spec.logical.declared, kernel.spec.operands, strict=True)
     ]
     return [given[argument.operand] for argument in kernel.arguments]

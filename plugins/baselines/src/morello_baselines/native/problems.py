@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 
 import attrs
@@ -10,10 +11,14 @@ import numpy as np
 from morello import api
 from morello.ir.dtypes import BY_NAME
 from morello.ir.spec import LogicalSpec
-from morello.run.arrays import aligned_bytes
+from morello.run.arrays import workspace_bytes
 
 NUMPY = {name: dtype.numpy for name, dtype in BY_NAME.items()}
 Shape = tuple[int, ...]
+#: Bytes of a page, and those by which each array starts further into its page than the one before it: stores delay
+#: later loads if the last twelve bits of their addresses agree, some programs by a factor of two.
+_PAGE, _APART = 4096, 17 * 64
+_NUMBERS = itertools.count()
 
 
 @attrs.frozen
@@ -105,9 +110,19 @@ def aligned(array: np.ndarray) -> np.ndarray:
     return copy
 
 
+def placed(array: np.ndarray) -> np.ndarray:
+    """Return a copy with the same strides, which have no gaps, in memory as that of `empty`."""
+    copy = np.ndarray(array.shape, array.dtype, empty((array.nbytes,), np.dtype(np.uint8)).data, 0, array.strides)
+    copy[...] = array
+    return copy
+
+
 def empty(shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """Return an array that starts at a cache line, not initialized."""
-    return aligned_bytes(int(np.prod(shape)) * dtype.itemsize).view(dtype).reshape(shape)
+    """Return an array, not initialized, that starts at a cache line; in huge pages if it is large."""
+    size, into = int(np.prod(shape)) * dtype.itemsize, next(_NUMBERS) * _APART % _PAGE
+    memory = workspace_bytes(size + 2 * _PAGE)
+    start = -memory.ctypes.data % _PAGE + into
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def difference(values: np.ndarray, expected: np.ndarray) -> float:

@@ -6,7 +6,6 @@ import attrs
 import numpy as np
 
 from morello.ir.dtypes import BF16
-from morello.run.arrays import empty
 from morello_baselines.calls import arranged
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.problems import Problem
@@ -33,7 +32,7 @@ class TorchRunner:
         logical = problem.logical
         if low:
             logical = attrs.evolve(logical, states=tuple(attrs.evolve(one, dtype=BF16) for one in logical.states))
-        arrays = [*inputs, empty(logical.operands[-1])]
+        arrays = [*inputs, problem.output("bf16" if low else "")]
         calls = arranged(logical, [self._calls.given(each) for each in arrays], self._calls)
 
         def output() -> np.ndarray:
