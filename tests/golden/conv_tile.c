@@ -62,10 +62,10 @@ void conv_tile(const float *restrict image, const float *restrict filters, float
             }
         }
         _mm256_storeu_ps(out2, sum);
-        _mm256_maskstore_ps(out2 + 8, mask, sum2);
+        memcpy(out2 + 8, (__m256[]){sum2}, 20);
         _mm256_storeu_ps(out2 + 13, sum3);
-        _mm256_maskstore_ps(out2 + 21, mask, sum4);
+        memcpy(out2 + 21, (__m256[]){sum4}, 20);
         _mm256_storeu_ps(out2 + 26, sum5);
-        _mm256_maskstore_ps(out2 + 34, mask, sum6);
+        memcpy(out2 + 34, (__m256[]){sum6}, 20);
     }
 }

@@ -78,5 +78,5 @@ def limit(lanes: Lanes) -> str:
         sums=", ".join(f"{one} = {lanes.load_sums(place, 0, none)}" for one, place in places),
         steps=_STEPS,
         added=" ".join(f"{one} = {lanes.added(one, 'x', 'y')}; {_SEEN.format(one)}" for one in sums),
-        stored=" ".join(lanes.store_sums(place, 0, none, one) for one, place in places),
+        stored=" ".join(lanes.store_sums(place, 0, one) for one, place in places),
     )

@@ -20,7 +20,8 @@ class MultiplyAdd:
 
     Factors have `width` bytes: operands of half of that are widened first. `call` is its C, of the names `prefix`,
     `sum`, `first` and `second`; of bytes, `first` is the unsigned factor. It takes operands of those types that it
-    `pairs`, and needs `temporaries` besides sums and factors. Few sums are kept `in_parts`.
+    `pairs`, and needs `temporaries` besides sums and factors. Few sums are kept `in_parts`. One `with_masks` is of a
+    core with the masks and registers of AVX-512, as are all in vectors of 64 bytes.
     """
 
     name: str
@@ -32,6 +33,7 @@ class MultiplyAdd:
     pairs: Callable[[DType, DType], bool] = lambda lhs, rhs: True
     saturating: bool = False
     in_parts: bool = False
+    with_masks: bool = False
     temporaries: int = 0
     cpu_features: tuple[str, ...] = ()
     flush_to_zero: bool = False
@@ -86,6 +88,18 @@ class Lanes:
         return bits if self.adds.taken > 1 else None
 
     @property
+    def with_masks(self) -> bool:
+        return self.size == 64 or self.adds.with_masks
+
+    @property
+    def in_place(self) -> bool:
+        """Return True if products are added to sums in place, in assembly.
+
+        Of AVX2's 16 registers gcc 12 wastes some on copies of sums and factors, and spills sums.
+        """
+        return self._floats and not self.with_masks
+
+    @property
     def halves(self) -> bool:
         """Return True if factors of the right-hand side are widened, from half a vector."""
         return self.types[1].bytes < self.adds.width
@@ -94,16 +108,16 @@ class Lanes:
         """Return a vector of sums from memory, the first `tail` if it is not 0."""
         return self._load(place, self.size, self._out == F32, tail, masks[0])
 
-    def store_sums(self, place: str, tail: int, masks: tuple[str, str], value: str) -> str:
+    def store_sums(self, place: str, tail: int, value: str) -> str:
         floats = self._out == F32
         if not tail:
             at = place if floats else f"({self.sums} *)({place})"
             return f"{self._prefix}_storeu_{self._end(self.size, floats)}({at}, {value});"
-        if self.size == 32:
-            ints = place if floats else f"(int *)({place})"
-            return f"_mm256_maskstore_{'ps' if floats else 'epi32'}({ints}, {masks[0]}, {value});"
+        if not self.with_masks:
+            # AVX2's masked stores take Zen 4 twelve cycles.
+            return f"memcpy({place}, ({self.sums}[]){{{value}}}, {tail * self._out.bytes});"
         unit = "ps" if floats else f"epi{8 * self._out.bytes}"
-        return f"_mm512_mask_storeu_{unit}({place}, {_bits(tail, self.values)}, {value});"
+        return f"{self._prefix}_mask_storeu_{unit}({place}, {_bits(tail, self.values)}, {value});"
 
     def load_factors(self, place: str, tail: int, masks: tuple[str, str]) -> str:
         """Return the factors of a vector of sums, from one row of the right-hand side in memory."""
@@ -125,6 +139,12 @@ class Lanes:
             # Every pair of them has the value in its upper half.
             return self._as_f32(f"{self._prefix}_set1_epi16((int16_t)*({place}))")
         return self._widened(value, dtype)
+
+    def add(self, sum_: str, value: str, factor: str, in_place: bool) -> str:
+        """Return the line that adds products to sums; `in_place`, in assembly."""
+        if in_place:
+            return f'__asm__("vfmadd231ps {{%2, %1, %0|%0, %1, %2}}" : "+x"({sum_}) : "x"({value}), "x"({factor}));'
+        return f"{sum_} = {self.added(sum_, value, factor)};"
 
     def added(self, sum_: str, value: str, factor: str) -> str:
         """Return the sums with their products added."""
@@ -169,7 +189,9 @@ class Lanes:
         if not tail:
             at = place if floats else f"(const {INTEGER_VECTOR[size]} *)({place})"
             return f"{PREFIX[size]}_loadu_{self._end(size, floats)}({at})"
-        if self.size == 32:
+        if not self.with_masks and floats and tail == 1:
+            return f"_mm256_zextps128_ps256(_mm_load_ss({place}))"
+        if not self.with_masks:
             at = place if floats else f"(const int *)({place})"
             return f"{PREFIX[size]}_maskload_{'ps' if floats else 'epi32'}({at}, {mask})"
         unit = "ps" if floats else f"epi{8 * size // self.values}"
@@ -206,7 +228,7 @@ F32_FMA = MultiplyAdd(
 )
 #: In vectors half as wide as there are: for so few columns that wider ones would not be full, which takes cores that
 #: compute them in two halves twice as long.
-NARROW = attrs.evolve(F32_FMA, name="Narrow")
+NARROW = attrs.evolve(F32_FMA, name="Narrow", with_masks=True)
 #: bf16 becomes f32 while it is loaded.
 BF16_FMA = attrs.evolve(F32_FMA, name="Bf16", lhs=("f32", "bf16"), rhs=("f32", "bf16"), pairs=_one_narrow)
 MADDWD = MultiplyAdd(

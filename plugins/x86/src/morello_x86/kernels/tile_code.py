@@ -16,6 +16,8 @@ from morello_x86.kernels.multiply_add import Lanes
 _UNROLLED = 4
 #: Steps of k that a tile fetches into L2 ahead of those that it takes.
 AHEAD = 64
+#: Sums up to which AVX2 has registers to spare for what compilers do with them.
+_FEW = 8
 #: Steps from which on sums are kept in parts: adding these up takes a few.
 MANY_STEPS = 16
 
@@ -84,7 +86,6 @@ class TilePrinter:
         if self.alone:
             # Or clang 14 loads factors ahead of the loop around the tile, more than registers hold, and spills them.
             yield f'    __asm__ volatile("" : "+r"({names[1]}));'
-        yield from self._declarations()
         lhs, rhs, *out = (attrs.evolve(matrix, pointer=name) for matrix, name in zip(matrices, names, strict=True))
         own = [[self.fresh("sum") for _ in range(self.vectors)] for _ in range(self.rows)] if out else []
         sums = own if isinstance(c, Matrix) else c
@@ -96,13 +97,16 @@ class TilePrinter:
             for row in range(self.rows)
             for vector in range(self.vectors)
         ]
+        body: list[str] = []
         for one, place, tail in zip_longest(each, places, vectors):
             if out or not self.accumulate:
                 value = lanes.load_sums(place, tail, self._masks) if self.accumulate else lanes.zero
-                yield f"    {f'{lanes.sums} ' if out else ''}{one} = {value};"
-        yield from self._in_parts(lhs, rhs, sums)
+                body.append(f"    {f'{lanes.sums} ' if out else ''}{one} = {value};")
+        body += self._in_parts(lhs, rhs, sums)
+        yield from self._declarations(body)
+        yield from body
         for one, place, tail in zip(each, places, vectors, strict=False):
-            yield f"    {lanes.store_sums(place, tail, self._masks, one)}"
+            yield f"    {lanes.store_sums(place, tail, one)}"
         yield "}"
 
     @property
@@ -123,11 +127,11 @@ class TilePrinter:
     def _word(self) -> str:
         return self.fresh("word")
 
-    def _declarations(self) -> Iterator[str]:
-        """Yield what the steps use: masks, and the type that a step's values of the left-hand side are read as."""
+    def _declarations(self, body: Sequence[str]) -> Iterator[str]:
+        """Yield what the body uses: masks, and the type that a step's values of the left-hand side are read as."""
         tail, lanes = self.columns % self.lanes.values, self.lanes
         for name, size in zip(self._masks, (32, 16), strict=True):
-            if tail and lanes.size == 32 and name:
+            if any(f", {name})" in line for line in body):
                 count = tail * lanes.types[2].bytes * size // 32 // 4
                 ones = ", ".join(["-1"] * count + ["0"] * (size // 4 - count))
                 kind, prefix = ("__m256i", "_mm256") if size == 32 else ("__m128i", "_mm")
@@ -212,8 +216,9 @@ class TilePrinter:
     def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""
         lanes, factors = self.lanes, [self.fresh("factor") for _ in range(self.vectors)]
-        # AVX2 has no registers to spare for more than 8 sums.
-        pinned = self.parts > 1 and self.rows > 1 and (lanes.size == 64 or self.rows * self.vectors <= 4)
+        held = self.parts * self.rows * self.vectors
+        in_place = lanes.in_place and self.rows > 1 and held > _FEW
+        pinned = in_place or (self.parts > 1 and self.rows > 1 and (lanes.size == 64 or held <= _FEW))
         for vector, factor in enumerate(factors):
             loaded = lanes.load_factors(_at(rhs, step, vector * lanes.values), self._narrow(vector), self._masks)
             yield f"{indent}{'const ' * (not pinned)}{lanes.factors} {factor} = {loaded};"
@@ -224,7 +229,7 @@ class TilePrinter:
             word = f"(const {self._word} *)({place})" if lanes.word else place
             yield f"{indent}const {lanes.factors} {value} = {lanes.broadcast(word)};"
             for one, factor in zip(each, factors, strict=True):
-                yield f"{indent}{one} = {lanes.added(one, value, factor)};"
+                yield f"{indent}{lanes.add(one, value, factor, in_place)}"
 
 
 def _at(matrix: Matrix, row: int, column: int) -> str:
