@@ -63,6 +63,16 @@ def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin, types: str, 
     assert f"select {chosen}" in [line.strip() for line in lines(schedule_of(kernel.impl))]
 
 
+@pytest.mark.parametrize(("rows", "taken"), [(1, 8), (3, 4)])
+@PLUGINS
+def test_eight_rows_of_bf16_stream_by_at_a_time(plugin: TargetPlugin, rows: int, taken: int) -> None:
+    """Four rows of it take a third longer from memory; for more rows of the left-hand side, registers hold no more."""
+    text = product((rows, 32, 256), "L1", "GL", "L1", types="bf16 bf16")
+    schedule = f"schedule problem {{\nselect {OF_BF16}\n}}\n"
+    kernel = api.compile(f"target {plugin.target}\nspec problem = {text}\n{schedule}", db=False)
+    assert f"k < 32; k += {taken})" in kernel.source
+
+
 @pytest.mark.parametrize("kernel", ["RegisterTileAccum", "RegisterTileBf16Accum", KERNEL, OF_BF16])
 @PLUGINS
 def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kernel: str) -> None:
