@@ -9,7 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
-from morello.ir.layout import Layout, TileCode, name_of
+from morello.ir.layout import Dynamic, Layout, TileCode, name_of
 from morello.ir.numbers import Mask, Num, NumT, ceil_div, choose, product
 
 
@@ -29,8 +29,16 @@ class Collapsed:
     inner: int
 
 
+@attrs.frozen
+class Block:
+    """The blocks of `step` values of a dimension; the dimension itself is then that of the values of a block."""
+
+    dim: int
+    step: int
+
+
 #: For each dimension of a tensor, the dimension of the underlying tensor; None for size 1.
-DimMap = tuple[int | Every | Collapsed | None, ...]
+DimMap = tuple[int | Every | Collapsed | Block | None, ...]
 
 #: Distances in bytes whose multiples states record: caches of few ways hold few lines at such distances.
 SPACINGS = (2048, 4096)
@@ -215,7 +223,8 @@ class OperandState:
             if isinstance(axis, Collapsed):
                 state = state._collapsing(axis)
         assert state.layout is not None
-        names = {axis: dim for dim, axis in enumerate(plain(dim_map)) if axis is not None}
+        axes = enumerate(zip(plain(dim_map), dim_map, strict=True))
+        names = {axis: dim for dim, (axis, seen) in axes if axis is not None and not isinstance(seen, Block)}
         if any(physical.dim not in names for physical in state.layout.dims):
             raise Inapplicable(
                 f"{self.layout} has dimensions that are not of size 1 but left out",
@@ -226,6 +235,8 @@ class OperandState:
         for dim, axis in enumerate(dim_map):
             if isinstance(axis, Every):
                 state = state._skipping(dim)
+            elif isinstance(axis, Block):
+                state = state._in_blocks(dim, names[axis.dim])
         return state
 
     def _collapsing(self, axis: Collapsed) -> OperandState:
@@ -257,11 +268,25 @@ class OperandState:
             )
         return attrs.evolve(self, contig=min(self.contig, len(self.layout.dims) - 1 - parts[0]), spacing=0)
 
+    def _in_blocks(self, blocks: int, dim: int) -> OperandState:
+        """Return the state with a dimension, of several blocks of several values, in blocks."""
+        assert self.layout is not None
+        dims = self.layout.dims
+        parts = [position for position, physical in enumerate(dims) if physical.dim == dim]
+        if len(parts) != 1 or self.vector is not None:
+            raise Inapplicable(
+                f"values of dimension {dim} of {self.layout} lie in strips or vectors, which blocks may break up",
+                "move the operand to memory as row_major first",
+            )
+        [place] = parts
+        layout = Layout((*dims[:place], Dynamic(blocks), *dims[place:]))
+        return attrs.evolve(self, layout=layout, contig=self.contig + (place >= len(dims) - self.contig))
+
 
 def plain(dim_map: DimMap) -> tuple[int | None, ...]:
-    """Return the map to plain dimensions: the dimension of skipped values, the inner of collapsed ones."""
+    """Return the map to plain dimensions: that of skipped values or blocks, the inner of collapsed ones."""
     inner = (axis.inner if isinstance(axis, Collapsed) else axis for axis in dim_map)
-    return tuple(axis.dim if isinstance(axis, Every) else axis for axis in inner)
+    return tuple(axis.dim if isinstance(axis, (Every, Block)) else axis for axis in inner)
 
 
 def spacing_number(spacing: int) -> int:

@@ -8,7 +8,7 @@ import attrs
 
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.layout import row_major
-from morello.ir.tensor import Collapsed, DimMap, Every, TensorSpec, plain
+from morello.ir.tensor import Block, Collapsed, DimMap, Every, TensorSpec, plain
 
 #: Of buffers that emitted code makes, and of the workspace.
 ALIGNMENT = 64
@@ -75,7 +75,7 @@ class View:
         if any(isinstance(axis, Collapsed) for axis in dim_map):
             assert not any(as_index(start).constant != 0 for start in starts), "collapsed dimensions are not tiled"
             return self._collapsed(tensor)
-        steps = (axis.step if isinstance(axis, Every) else 1 for axis in dim_map)
+        steps = (axis.step if isinstance(axis, (Every, Block)) else 1 for axis in dim_map)
         seen = [
             (None, 1) if axis is None else (self.dim_map[axis], self.steps[axis] * step)
             for axis, step in zip(plain(dim_map), steps, strict=True)

@@ -24,6 +24,7 @@ from morello.kernels.target import Target
 from morello.rewrites import Rewrite
 from morello.rewrites.base import layout_name, rewrites_of
 from morello.rewrites.move import MoveStep
+from morello.rewrites.parallel_split import ParallelSplit
 from morello.rewrites.select import Select
 from morello.rewrites.softmax_per_part import ParallelSplitSoftmax
 from morello.rewrites.split import Split
@@ -213,8 +214,10 @@ class RandomPrograms:
             Split: lambda: Split(rng.randint(1, rng.choice(summed))),
             MoveStep: lambda: self._move(logical),
         }
+        level = self._target.levels[-1].name
+        if ParallelSplit.accepts(logical):
+            makers[ParallelSplit] = lambda: ParallelSplit(level, size=rng.randint(1, summed[0]))
         if isinstance(logical.op, SoftmaxDenominatorAndMax):
-            level = self._target.levels[-1].name
             makers[ParallelSplitSoftmax] = lambda: ParallelSplitSoftmax(level, size=rng.randint(1, sizes[-1]))
         usable = [make for rewrite, make in makers.items() if rewrite in self._target.rewrites]
         if usable and rng.random() < 0.4:

@@ -1,0 +1,107 @@
+"""parallel_split: a reduction in parts, whose results go to a new tensor, so that threads can share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.dtypes import BF16
+from morello.ir.numbers import CellIndices, Mask, product
+from morello.ir.ops.base import Operand
+from morello.ir.ops.common import Accumulating
+from morello.ir.ops.matmul import B, Matmul
+from morello.ir.ops.max import Max
+from morello.ir.ops.reduce import Sum
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import Block, DimMap
+from morello.kernels.machine import Machine
+from morello.rewrites.base import Example, argument, largest, masked, require, select_cells
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage
+
+#: Search splits reductions from this length on, if each thread has at most so many results: more are tiles to share.
+_LONG, _RESULTS = 4096, 32
+#: The parts of each thread that search tries, at least: threads that wait for the system leave some to others.
+_PARTS = 4
+
+
+@attrs.frozen(cache_hash=True)
+class ParallelSplit(BufferedPipelineRewrite[Accumulating]):
+    """`parallel_split to GL 4096`: the results of parts of 4096 go to a new tensor, and are then reduced themselves.
+
+    The parts take the place of a dimension of size 1, the batch of a product, which threads can then share.
+    """
+
+    keyword: ClassVar[str] = "parallel_split"
+    order: ClassVar[int] = 95
+    example: ClassVar[Example] = Example(Matmul(), (1, 2, 8192, 2))
+    subject: ClassVar[str] = "products, Sum and Max"
+    size: int = argument(int, default=4096)
+
+    @classmethod
+    def accepts(cls, logical: LogicalSpec) -> bool:
+        return isinstance(logical.op, (Matmul, Sum, Max))
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
+        threads = target.weights.threads
+        if threads == 1 or logical.serial or not cls.accepts(logical):
+            return
+        [dim] = logical.op.reductions(len(logical.shape))
+        length = largest(logical.shape[dim])
+        if length < max(_LONG, 2 * _PARTS * threads):
+            return
+        # The rest of other lengths is cut off by `split`, whose sizes are powers of two, too.
+        size = 1 << (length // (_PARTS * threads)).bit_length() - 1
+        # Threads cannot share registers, so that only memory is of use.
+        yield from (cls(level.name, size=size) for level in target.levels if level.kind == "memory")
+
+    def worth_trying(self, logical: LogicalSpec, target: Machine) -> Mask:
+        [dim] = logical.op.reductions(len(logical.shape))
+        results = product(size for other, size in enumerate(logical.shape) if other != dim)
+        return (results <= _RESULTS * target.weights.threads) & (logical.shape[dim] >= _LONG)
+
+    def pipelines(self, op: Accumulating, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
+        [axis] = op.reductions(len(logical.shape))
+        length, multiple = logical.shape[axis], op.tile_multiple(axis)
+        if self.size < 2 or self.size % multiple:
+            raise Inapplicable(f"a part of {op} is no multiple of {max(2, multiple)}: {self.size}", "for example 4096")
+        if logical.states[-1].dtype == BF16:
+            raise Inapplicable(f"`{self.keyword}` would round results of parts to bf16", "use convert first")
+        left = require(
+            (length % self.size == 0) & (length > self.size),
+            f"{logical.dims[axis]} of {op} is not several parts of {self.size} values",
+            "choose a smaller size that divides it, or cut off the rest with split",
+        )
+        applies = False
+        for dim in (B,) if isinstance(op, Matmul) else range(len(logical.shape)):
+            mask = left & (logical.shape[dim] == 1)
+            cells = masked(None, mask)
+            if mask is not False and (cells is None or len(cells)):
+                applies, left = True, left & (logical.shape[dim] != 1)
+                yield self._plan(op, dim, axis, select_cells(logical, cells), cells)
+        if not applies:
+            raise Inapplicable(f"{op} has no dimension of size 1 for its parts", "tile one by 1, or write 1×n for n")
+
+    def _plan(self, op: Accumulating, dim: int, axis: int, logical: LogicalSpec, cells: CellIndices) -> PipelinePlan:
+        """Return the pipeline whose parts are along `dim`, of size 1 so far."""
+        shape = list(logical.shape)
+        shape[dim], shape[axis] = shape[axis] // self.size, self.size
+        first = attrs.evolve(op, accumulate=False)
+        last = Sum(dim=dim, accumulate=op.accumulate) if isinstance(op, Matmul) else attrs.evolve(op, dim=dim)
+        *inputs, out = first.operands(len(shape))
+        maps = (_in_parts(one, dim, axis, self.size) for one in inputs)
+        count, results = len(inputs), NewTensor("parts", out.shape(shape), logical.states[-1].dtype)
+        stages = [
+            Stage(first, tuple(shape), (*range(count), count + 1), (*maps, tuple(range(len(out.dims))))),
+            Stage(last, results.shape, (count + 1, count)),
+        ]
+        return PipelinePlan(stages, [results], cells)
+
+
+def _in_parts(operand: Operand, dim: int, axis: int, size: int) -> DimMap:
+    """Return the dimensions of an operand with the parts of `axis` along `dim`."""
+    own = [terms[0][0] for terms in operand.dims]
+    return tuple(Block(own.index(axis), size) if each == dim else at for at, each in enumerate(own))
