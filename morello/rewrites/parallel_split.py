@@ -21,8 +21,9 @@ from morello.kernels.machine import Machine
 from morello.rewrites.base import Example, argument, largest, masked, require, select_cells
 from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage
 
-#: Search splits reductions from this length on, if each thread has at most so many results: more are tiles to share.
-_LONG, _RESULTS = 4096, 32
+#: Search splits reductions from this length on, as shorter ones take less time than threads to wake, if each thread has
+#: at most so many results: more are tiles to share.
+_LONG, _RESULTS = 1 << 16, 32
 #: The parts of each thread that search tries, at least: threads that wait for the system leave some to others.
 _PARTS = 4
 
@@ -36,7 +37,7 @@ class ParallelSplit(BufferedPipelineRewrite[Accumulating]):
 
     keyword: ClassVar[str] = "parallel_split"
     order: ClassVar[int] = 95
-    example: ClassVar[Example] = Example(Matmul(), (1, 2, 8192, 2))
+    example: ClassVar[Example] = Example(Matmul(), (1, 1, 1 << 16, 2))
     subject: ClassVar[str] = "products, Sum and Max"
     size: int = argument(int, default=4096)
 
