@@ -73,6 +73,13 @@ def test_graphs_that_are_norms_of_a_row(plugin: TargetPlugin, text: str, fits: b
     assert bool(target.kernels_by_name["VectorNorm2"].accepts(parse_spec(text, target).logical)) == fits
 
 
+@pytest.mark.slow
+def test_short_rows_of_softmax_lie_in_lanes() -> None:
+    """A row of one vector waits for its maximum and its sum: rows in lanes take two thirds of the time."""
+    found = api.compile("target x86_avx512\nspec problem = Softmax(1024×16, (f32, GL), (f32, GL))\n", db=False)
+    assert "VectorSoftmax" not in [line.strip().removeprefix("select ") for line in lines(schedule_of(found.impl))]
+
+
 @PLUGINS
 def test_computing_overlaps_with_memory(plugin: TargetPlugin) -> None:
     """Rows that no cache keeps are read again in each pass."""
