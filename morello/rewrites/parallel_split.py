@@ -9,7 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import BF16
-from morello.ir.numbers import CellIndices, Mask, product
+from morello.ir.numbers import CellIndices, Mask, anywhere, product
 from morello.ir.ops.base import Operand
 from morello.ir.ops.common import Accumulating
 from morello.ir.ops.matmul import B, Matmul
@@ -47,22 +47,23 @@ class ParallelSplit(BufferedPipelineRewrite[Accumulating]):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
-        threads = target.weights.threads
-        if threads == 1 or logical.serial or not cls.accepts(logical):
+        if target.weights.threads == 1 or logical.serial or not cls.accepts(logical):
             return
-        [dim] = logical.op.reductions(len(logical.shape))
-        length = largest(logical.shape[dim])
-        if length < max(_LONG, 2 * _PARTS * threads):
-            return
+        [axis] = logical.op.reductions(len(logical.shape))
+        longest = largest(logical.shape[axis])
         # The rest of other lengths is cut off by `split`, whose sizes are powers of two, too.
-        size = 1 << (length // (_PARTS * threads)).bit_length() - 1
+        sizes = [1 << bit for bit in range(1, longest.bit_length()) if longest >= _LONG]
         # Threads cannot share registers, so that only memory is of use.
-        yield from (cls(level.name, size=size) for level in target.levels if level.kind == "memory")
+        levels = [level.name for level in target.levels if level.kind == "memory"]
+        steps = (cls(level, size=size) for level in levels for size in sizes)
+        yield from (step for step in steps if anywhere(step.worth_trying(logical, target)))
 
     def worth_trying(self, logical: LogicalSpec, target: Machine) -> Mask:
-        [dim] = logical.op.reductions(len(logical.shape))
-        results = product(size for other, size in enumerate(logical.shape) if other != dim)
-        return (results <= _RESULTS * target.weights.threads) & (logical.shape[dim] >= _LONG)
+        [axis] = logical.op.reductions(len(logical.shape))
+        length, threads = logical.shape[axis], target.weights.threads
+        results = product(size for other, size in enumerate(logical.shape) if other != axis)
+        least = self.size * _PARTS * threads
+        return (results <= _RESULTS * threads) & (length >= _LONG) & (least <= length) & (length < 2 * least)
 
     def pipelines(self, op: Accumulating, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         [axis] = op.reductions(len(logical.shape))

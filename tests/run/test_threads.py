@@ -21,8 +21,9 @@ import pytest
 
 import morello
 from morello.api.kernel import Kernel
+from morello.build.library import build
 from morello.build.toolchain import Compiler, find_compiler, thread_flags
-from morello.codegen.threads import MAX_THREADS
+from morello.codegen.threads import KEEPS_SHARES, MAX_THREADS, RUNTIME
 from morello.errors import ArgumentError, MorelloError, ToolchainError, VerificationError
 from morello.run.arrays import empty
 from morello.testing.sanitize import run_sanitized
@@ -131,6 +132,30 @@ def test_quick_calls_use_their_threads_and_the_latest_workspace() -> None:
             assert (out == source).all()
             assert scratch.any()
             assert not scratch[threads * own :].any()
+
+
+def test_shares_are_equal_to_within_a_tile() -> None:
+    counting = f"""#include <stddef.h>
+{RUNTIME}
+static ptrdiff_t ran[64];
+static void count(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{
+    (void)loop;
+    __atomic_fetch_add(&ran[thread], to - from, __ATOMIC_SEQ_CST);
+}}
+ptrdiff_t *shares(ptrdiff_t tiles, int threads) {{
+    for (int thread = 0; thread < 64; ++thread) {{ ran[thread] = 0; }}
+    morello_parallel(count, NULL, tiles, threads);
+    return ran;
+}}
+"""
+    flags = [f"-D{KEEPS_SHARES}=1", "-pthread", "-Wno-unused-function"]
+    shares = ctypes.CDLL(str(build({"shares.c": counting}, flags, find_compiler()))).shares
+    shares.argtypes, shares.restype = (ctypes.c_ssize_t, ctypes.c_int), ctypes.POINTER(ctypes.c_ssize_t)
+    for tiles in (1, 2, 7, 9, 256, 1000):
+        for threads in range(1, 9):
+            ran = shares(tiles, threads)[: min(tiles, threads)]
+            assert sum(ran) == tiles
+            assert max(ran) - min(ran) <= 1, (tiles, threads)
 
 
 @pytest.mark.parametrize("way", ["shared", "own"])
