@@ -37,7 +37,7 @@ class ParallelSplit(BufferedPipelineRewrite[Accumulating]):
 
     keyword: ClassVar[str] = "parallel_split"
     order: ClassVar[int] = 95
-    example: ClassVar[Example] = Example(Matmul(), (1, 1, 1 << 16, 2))
+    example: ClassVar[Example] = Example(Sum(dim=1), (1, 1 << 16))
     subject: ClassVar[str] = "products, Sum and Max"
     size: int = argument(int, default=4096)
 

@@ -110,7 +110,7 @@ def test_sizes_without_whole_vectors_leave_the_others_alone(example: Example, av
     every = itertools.product(*({1, size} for size in example.shape))
     shapes = [shape for shape in every if op.check(shape, dtypes) is None][::-1][:40]
     states = tuple(OperandState(dtype, "GL", None) for dtype in dtypes)
-    batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states)
+    batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states, serial=False)
     applied = 0
     for rewrite in (one for one in rewrites_of(avx2) if issubclass(one, PipelineRewrite)):
         for step in rewrite.steps(batch, avx2):
