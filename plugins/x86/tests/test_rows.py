@@ -125,3 +125,20 @@ def test_variances_survive_a_large_mean(plugin: TargetPlugin) -> None:
     wanted = (exact - exact.mean()) / np.sqrt(exact.var() + 1e-5) + 1
     # Each value of x is rounded to 2⁻¹⁰, but these are exact here; only the mean is off by a little.
     assert np.abs(kernel(x, gamma, beta) - wanted).max() < 2e-3
+
+
+@pytest.mark.slow
+@PLUGINS
+def test_powers_of_a_whole_row_keep_their_relative_accuracy(plugin: TargetPlugin) -> None:
+    """One ulp for a power, half of one each for the sum, its reciprocal and the product; more below the normal ones."""
+    if missing := missing_features(Registry.of(x86=plugin).target(plugin.target).info.cpu_features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    text = "Softmax(1×4096, (f32, GL), (f32, GL))"
+    schedule = "schedule problem {\nselect VectorSoftmax\n}\n"
+    kernel = api.compile(f"target {plugin.target}\nspec problem = {text}\n{schedule}", db=False)
+    x = np.linspace(-110, 0, 4096, dtype=np.float32)[None]
+    powers = np.exp(x.astype(np.float64))
+    wanted = powers / powers.sum()
+    spacing = np.spacing(wanted.astype(np.float32))
+    assert (np.abs(kernel(x) - wanted) / spacing).max() < 4
+    assert np.array_equal(kernel(np.full_like(x, -np.inf))[0, :8], np.full(8, np.nan, np.float32), equal_nan=True)

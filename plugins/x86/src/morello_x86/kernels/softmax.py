@@ -252,7 +252,7 @@ def _print_whole(widest: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         """Print powers to the output and their sum, then the output times its reciprocal."""
         values = width(site.spec, widest)
-        exp, kind = define(site, "exp_below", values), site.vector_type(F32, values)
+        exp, kind = define(site, "exp_below_own", values), site.vector_type(F32, values)
         power, factor = site.fresh("power"), site.fresh("factor")
 
         def term(place: Place) -> str:
@@ -282,7 +282,7 @@ def _whole_row(widest: int) -> Microkernel:
         return to_one_value(spec, widest, (0, 1), ()) & (spec.operand(0).volume == row)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        each = cycles("exp_below", width(spec, widest)) + _WHOLE + conversions(spec)
+        each = cycles("exp_below_own", width(spec, widest)) + _WHOLE + conversions(spec)
         row = spec.operand(0).bytes + spec.operand(1).bytes
         return of_row(row, 2, spec, machine, HALF_CYCLE * each * vectors(spec, widest)) + HALF_CYCLE * _START
 

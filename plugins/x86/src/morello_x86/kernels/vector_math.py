@@ -151,6 +151,23 @@ static inline $f exp_below_$f($f x, $f max) {
     return exp_$f(x - ${p}_max_ps(${p}_set1_ps(-0x1.fffffep127f), max));
 }"""
 
+#: exp(x - max) for an x of at most max, off by at most 1.03 ulp. Rows wait for latencies: terms of the polynomial are
+#: added in pairs, and the power of two is applied 2^64 too large.
+_EXP_BELOW_OWN = """\
+static inline $f exp_below_own_$f($f x, $f max) {
+    x = ${p}_max_ps(${p}_set1_ps(-130.0f), x - ${p}_max_ps(${p}_set1_ps(-0x1.fffffep127f), max));
+    const $f magic = ${p}_set1_ps(0x1.80017ep23f);
+    const $f sum = ${p}_fmadd_ps(x, ${p}_set1_ps(0x1.715476p+0f), magic), n = sum - magic;
+    $f r = ${p}_fnmadd_ps(n, ${p}_set1_ps(0x1.62e430p-1f), x);
+    r = ${p}_fnmadd_ps(n, ${p}_set1_ps(-0x1.05c610p-29f), r);
+    const $f low = ${p}_fmadd_ps(r, ${p}_set1_ps(0x1.555492p-3f), ${p}_set1_ps(0x1.fffffcp-2f));
+    $f p = ${p}_fmadd_ps(r, ${p}_set1_ps(0x1.6a4d60p-10f), ${p}_set1_ps(0x1.12398ep-7f));
+    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.5558b0p-5f));
+    p = ${p}_fmadd_ps(p, r * r, low);
+    p = ${p}_fmadd_ps(p, r * r, r) + 1.0f;
+    return $power;
+}"""
+
 #: exp(x - max) / denom. A small denominator is scaled so that its reciprocal is a number.
 _SOFTMAX = """\
 static inline $f softmax_$f($f x, $f max, $f denom) {
@@ -178,6 +195,11 @@ FUNCTIONS = {
     "tanh": _of_table("tanh", _TANH, 3.0, (18, 17), of_argument=False),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(13, 13)),
     "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(16, 13)),
+    "exp_below_own": VectorFunction(
+        _EXP_BELOW_OWN.replace("$power", "p * ($f)(($u)sum << 23) * 0x1p-64f"),
+        cycles=(13, 13),
+        others={16: _EXP_BELOW_OWN.replace("$power", "${p}_scalef_ps(p, n)")},
+    ),
     "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(17, 16)),
 }
 
