@@ -260,27 +260,26 @@ class OperandState:
     def _skipping(self, dim: int) -> OperandState:
         """Return the state without some values along a dimension, so that no two are adjacent."""
         assert self.layout is not None
-        parts = [position for position, physical in enumerate(self.layout.dims) if physical.dim == dim]
-        if len(parts) != 1 or self.vector is not None:
-            raise Inapplicable(
-                f"values of dimension {dim} of {self.layout} cannot be skipped: they lie in strips or vectors",
-                "move the operand to memory as row_major first",
-            )
-        return attrs.evolve(self, contig=min(self.contig, len(self.layout.dims) - 1 - parts[0]), spacing=0)
+        place = self._place_without_strips(dim)
+        return attrs.evolve(self, contig=min(self.contig, len(self.layout.dims) - 1 - place), spacing=0)
 
     def _in_blocks(self, blocks: int, dim: int) -> OperandState:
         """Return the state with a dimension, of several blocks of several values, in blocks."""
         assert self.layout is not None
-        dims = self.layout.dims
-        parts = [position for position, physical in enumerate(dims) if physical.dim == dim]
-        if len(parts) != 1 or self.vector is not None:
-            raise Inapplicable(
-                f"values of dimension {dim} of {self.layout} lie in strips or vectors, which blocks may break up",
-                "move the operand to memory as row_major first",
-            )
-        [place] = parts
+        dims, place = self.layout.dims, self._place_without_strips(dim)
         layout = Layout((*dims[:place], Dynamic(blocks), *dims[place:]))
         return attrs.evolve(self, layout=layout, contig=self.contig + (place >= len(dims) - self.contig))
+
+    def _place_without_strips(self, dim: int) -> int:
+        """Return the only physical dimension of a dimension. Raises Inapplicable if its values lie in strips."""
+        assert self.layout is not None
+        parts = [position for position, physical in enumerate(self.layout.dims) if physical.dim == dim]
+        if len(parts) != 1 or self.layout.dims[parts[0]].size or self.vector is not None:
+            raise Inapplicable(
+                f"not all values of dimension {dim} of {self.layout} can be seen apart: they lie in strips or vectors",
+                "move the operand to memory as row_major first",
+            )
+        return parts[0]
 
 
 def plain(dim_map: DimMap) -> tuple[int | None, ...]:

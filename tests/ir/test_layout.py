@@ -16,7 +16,7 @@ from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, I8
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, PhysicalDim, col_major, nhwc, row_major
 from morello.ir.numbers import Num
-from morello.ir.tensor import Every, OperandState, TensorSpec
+from morello.ir.tensor import Block, Every, OperandState, TensorSpec
 
 
 @st.composite
@@ -134,7 +134,7 @@ def test_every_so_many_values_have_the_contiguity_that_is_claimed(
         state = whole.under(tuple(Every(own, step) if own == dim else own for own in order))
     except Inapplicable:
         assert whole.layout is not None
-        assert sum(physical.dim == dim for physical in whole.layout.dims) > 1
+        assert any(physical.dim == dim and physical.size for physical in whole.layout.dims)
         return
     seen = TensorSpec(tuple(kept[own] for own in order), state)
     assert state.layout is not None
@@ -146,6 +146,31 @@ def test_every_so_many_values_have_the_contiguity_that_is_claimed(
             whole.layout.offset([point[own] * (step if own == dim else 1) for own in range(len(shape))], shape)
         )
     assert true_run(offsets) % seen.run == 0
+    assert seen.canonical().state == state
+
+
+@given(tensors(), st.data())
+def test_blocks_of_a_dimension_lie_as_is_claimed(case: tuple[Layout, tuple[int, ...]], data: st.DataObject) -> None:
+    layout, shape = case
+    cuts = [(dim, step) for dim, size in enumerate(shape) for step in range(2, size // 2 + 1) if size % step == 0]
+    assume(cuts)
+    dim, step = data.draw(st.sampled_from(cuts))
+    whole = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical().state
+    assert whole.layout is not None
+    try:
+        state = whole.under((Block(dim, step), *range(len(shape))))
+    except Inapplicable:
+        assert any(physical.dim == dim and physical.size for physical in whole.layout.dims)
+        return
+    cut = (shape[dim] // step, *(step if own == dim else size for own, size in enumerate(shape)))
+    assert state.layout is not None
+    offsets = []
+    for position in range(math.prod(cut)):
+        block, *point = state.layout.point(position, cut)
+        point[dim] += block * step
+        offsets.append(whole.layout.offset(point, shape))
+    assert TensorSpec(cut, state).canonical().state == state
+    assert true_run(offsets) % TensorSpec(cut, state).run == 0
 
 
 @given(tensors(), st.data())
