@@ -310,11 +310,22 @@ class Kernel:
 
         return verify(self.function, seed, thorough, reference)
 
-    def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None) -> BenchReport:
-        """Time it on random data, for at least `min_time` seconds in at least `repeats` measurements."""
+    def bench(
+        self,
+        min_time: float = 0.3,
+        repeats: int = 5,
+        seed: int = 0,
+        threads: int | None = None,
+        *,
+        cold: bool = False,
+    ) -> BenchReport:
+        """Time it on random data, for at least `min_time` seconds in at least `repeats` measurements.
+
+        Operands are in caches, as far as they fit, or with `cold` in memory before each call.
+        """
         from morello.run.timing import bench
 
-        return bench(self.function, min_time, repeats, seed, threads)
+        return bench(self.function, min_time, repeats, seed, threads, cold=cold)
 
     def readings(self, seed: int = 0) -> tuple[Reading, ...]:
         """Return the target's metrics of one call on random data; none if it has no metrics."""

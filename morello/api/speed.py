@@ -86,6 +86,7 @@ class Speed:
             "gflops": report.gflops,
             "gbytes": report.gbytes,
             "load": report.load,
+            "cold": report.cold,
             "busy": list(report.busy),
             "against": baseline
             and {
@@ -113,15 +114,22 @@ def _as_dict(times: Times) -> dict[str, Any]:
 
 
 def measure_speed(
-    kernel: Kernel, library: str = NO_LIBRARY, min_time: float = 0.3, seed: int = 0, threads: int | None = None
+    kernel: Kernel,
+    library: str = NO_LIBRARY,
+    min_time: float = 0.3,
+    seed: int = 0,
+    threads: int | None = None,
+    *,
+    cold: bool = False,
 ) -> Speed:
     """Time a kernel, then a library on as many threads: numpy, torch, onednn or none.
 
+    With `cold`, operands are in memory before each call, and no library is timed.
     Raises what calling the kernel raises, and MorelloError for a library that fails.
     """
-    report = kernel.bench(min_time, _REPEATS, seed, threads)
-    if library == NO_LIBRARY:
-        return Speed(report, None)
+    report = kernel.bench(min_time, _REPEATS, seed, threads, cold=cold)
+    if library == NO_LIBRARY or cold:
+        return Speed(report, None, "libraries are timed with operands in caches" if library != NO_LIBRARY else "")
     from morello_baselines import NotOffered, compare
 
     try:

@@ -133,13 +133,21 @@ against_option = click.option(
 )
 
 
+cold_option = click.option(
+    "--cold",
+    is_flag=True,
+    help="Evict operands from caches before each call. Libraries are not timed.",
+)
+
+
 @attrs.frozen
 class TimingOptions:
-    """Options of commands that time kernels: seeds of data, threads, and the library to compare with."""
+    """Options of commands that time kernels: seeds of data, threads, the library to compare with, and cold operands."""
 
     seed: int
     threads: int | None
     against: str
+    cold: bool
 
     def readings(self, kernel: api.Kernel) -> tuple[api.Reading, ...]:
         """Return the target's metrics of a kernel, if it has any, with progress on stderr."""
@@ -151,7 +159,7 @@ class TimingOptions:
     def speed(self, kernel: api.Kernel, min_time: float = 0.3) -> api.Speed:
         """Time a kernel and the library, with progress on stderr."""
         with Spinner(f"timing {kernel.goal.name}"):
-            return api.measure_speed(kernel, self.against, min_time, self.seed, self.threads)
+            return api.measure_speed(kernel, self.against, min_time, self.seed, self.threads, cold=self.cold)
 
 
 def warn_if_busy(speed: api.Speed) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +63,8 @@ static double morello_now(clockid_t clock) {{
 _LONG = 1e-3
 #: The most measurements for `min_time`.
 _MOST = 300
+#: Bytes that are read to evict operands from caches: more than these hold.
+_CACHES = 256 << 20
 #: Calls of the empty function in a measurement, and its measurements.
 _EMPTY, _FEW = 100_000, 5
 #: Thresholds of a busy machine: share of the time without a core, load beyond this process, median above the least.
@@ -91,7 +94,7 @@ class BenchReport:
 
     `flops` are the operations of one call, `bytes` those of the operands it reads and writes. `threads` are those
     available to parallel loops, `load` is the load average before. `call` are the seconds of an empty call, which the
-    times include.
+    times include. `cold` is True if operands were in memory before each call, else they were in caches if they fit.
     """
 
     cpu: Times
@@ -102,6 +105,7 @@ class BenchReport:
     threads: int = 1
     load: float = 0.0
     call: float = 0.0
+    cold: bool = False
 
     @property
     def times(self) -> Times:
@@ -149,7 +153,7 @@ class BenchReport:
         threads = f" on {self.threads} threads" if self.threads > 1 else ""
         return (
             f"{duration(self.best)} per call{threads} (median {duration(self.median)}), {self.rate}; "
-            f"{len(self.wall.each)} × {self.calls} calls"
+            f"{len(self.wall.each)} × {self.calls} calls{' from memory' if self.cold else ''}"
         )
 
 
@@ -162,11 +166,19 @@ def duration(seconds: float) -> str:
 
 
 def bench(
-    function: NativeFunction, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None
+    function: NativeFunction,
+    min_time: float = 0.3,
+    repeats: int = 5,
+    seed: int = 0,
+    threads: int | None = None,
+    *,
+    cold: bool = False,
 ) -> BenchReport:
     """Time a function on random data: at least `repeats` measurements, and `min_time` seconds in all.
 
-    Raises what calls raise, and MorelloError for fewer than one measurement.
+    With `cold`, a measurement is one call, before which all operands are evicted from caches, and `min_time` includes
+    that. Raises what calls raise,
+    and MorelloError for fewer than one measurement.
     """
     if repeats < 1 or min_time < 0:
         raise MorelloError(f"cannot time {repeats} measurements of {min_time} s in all", "repeats is at least 1")
@@ -175,16 +187,19 @@ def bench(
     arrays = random_operands(function, seed)
     function(arrays, count)
     timer = FunctionTimer(function, arrays, count)
-    calls = timer.calls(measurement_seconds(min_time, repeats))
+    calls = 1 if cold else timer.calls(measurement_seconds(min_time, repeats))
+    others = np.ones(_CACHES // 8 if cold else 0)
     spent = list[tuple[float, float]]()
-    while len(spent) < repeats or sum(wall for _, wall in spent) < min_time:
+    end = time.monotonic() + min_time
+    while len(spent) < repeats or (time.monotonic() < end if cold else sum(wall for _, wall in spent) < min_time):
+        others.sum()
         spent.append(timer(calls))
     cpu, wall = (Times(tuple(seconds / calls for seconds in clock)) for clock in zip(*spent, strict=True))
     traffic = sum(
         array.nbytes * (argument.reads + argument.writes)
         for argument, array in zip(function.arguments, arrays, strict=True)
     )
-    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, timer.call())
+    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, timer.call(calls), cold)
 
 
 def measurement_seconds(min_time: float, repeats: int) -> float:
@@ -238,9 +253,10 @@ class FunctionTimer:
         """Return the CPU seconds of `calls` calls, or wall seconds with several threads."""
         return self(calls)[self._clock]
 
-    def call(self) -> float:
-        """Return the least CPU seconds of an empty call."""
-        return min(self._spent(self._ffi.NULL, _EMPTY)[0] for _ in range(_FEW)) / _EMPTY
+    def call(self, calls: int) -> float:
+        """Return the least CPU seconds of an empty call, where `calls` are measured; of many, if there are several."""
+        calls = _EMPTY if calls > 1 else 1
+        return min(self._spent(self._ffi.NULL, calls)[0] for _ in range(_FEW)) / calls
 
     def __call__(self, calls: int) -> tuple[float, float]:
         return self._spent(self._ffi.cast("void *", self._loaded.address), calls)

@@ -128,6 +128,13 @@ def test_run_fails_on_a_wrong_result(cli, write, wrong):
 
 
 @pytest.mark.slow
+def test_libraries_are_not_timed_cold(cli, write):
+    result = cli("bench", write(TWO, target="reference_c"), "--min-time", "0", "--cold")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.count("not compared: libraries are timed with operands in caches") == 2
+
+
+@pytest.mark.slow
 def test_bench_table(cli, write):
     result = cli("bench", write(TWO, target="reference_c"), "--min-time", "0.001")
     assert result.exit_code == 0

@@ -37,6 +37,14 @@ def test_moves_are_measured_in_bytes(make: Make) -> None:
     assert "GB/s" in str(report)
 
 
+def test_cold_calls_read_from_memory(make: Make) -> None:
+    kernel = make("Move", (1 << 14,))
+    warm, cold = (kernel.bench(min_time=0, repeats=5, cold=one) for one in (False, True))
+    assert cold.calls == 1
+    assert cold.best > 1.5 * warm.best
+    assert str(cold).endswith("5 × 1 calls from memory")
+
+
 def test_calls_are_not_hoisted(make: Make) -> None:
     """A kernel whose calls do the same every time takes time every time."""
     small = make("Matmul", (1, 4, 4, 4)).bench(min_time=0.01, repeats=3)

@@ -22,7 +22,7 @@ from morello.cli.common import (
     with_goals,
     with_steps,
 )
-from morello.cli.kernels import TimingOptions, against_option, make, print_compiler, warn_if_busy
+from morello.cli.kernels import TimingOptions, against_option, cold_option, make, print_compiler, warn_if_busy
 from morello.report.tables import Column, print_table
 from morello.report.words import duration
 
@@ -40,6 +40,7 @@ from morello.report.words import duration
 @seed_option
 @threads_option
 @against_option
+@cold_option
 @measured_option
 @cc_option
 @json_option

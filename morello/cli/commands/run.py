@@ -19,7 +19,15 @@ from morello.cli.common import (
     with_goals,
     with_steps,
 )
-from morello.cli.kernels import TimingOptions, against_option, make, print_compiler, print_sizes, warn_if_busy
+from morello.cli.kernels import (
+    TimingOptions,
+    against_option,
+    cold_option,
+    make,
+    print_compiler,
+    print_sizes,
+    warn_if_busy,
+)
 from morello.progress import Spinner
 from morello.report.tables import print_table
 from morello.report.tree import by_level, program_tree, tree_table
@@ -32,6 +40,7 @@ from morello.report.words import cost_words, duration, memory
 @seed_option
 @threads_option
 @against_option
+@cold_option
 @measured_option
 @cc_option
 @as_group(TimingOptions, "timing")
