@@ -13,7 +13,7 @@ from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
-from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.common import HALF_CYCLE, PREFIX
 from morello_x86.kernels.elementwise import Greater, of_values, of_vectors
 from morello_x86.kernels.lanes import (
     Place,
@@ -71,9 +71,12 @@ def fold(
     combining: Combining,
     values: int,
     operands: tuple[int, ...],
-    term: Callable[[Place], str],
+    term: Callable[[Place], str | tuple[str, str]],
 ) -> str:
-    """Print the combination of all lanes of `term` over vectors of operands. Return the C variable that holds it."""
+    """Print the combination of all lanes of `term` over vectors of operands. Return the C variable that holds it.
+
+    Two factors are a term of a sum of f32: not all compilers contract a product and a sum in different statements.
+    """
     dtype = lane_type(site.spec.states[operands[0]].dtype)
     kind = site.vector_type(dtype, values)
     count = int(site.operand(operands[0]).tensor.volume) // values
@@ -85,7 +88,9 @@ def fold(
         site.line(f"    {kind} {name} = {initial};")
     for place in places(site, values, operands, len(sums)):
         name = sums[place.turn]
-        place.line(f"{name} = {add}({term(place)}, {name});")
+        one = term(place)
+        combined = f"{add}({one}" if isinstance(one, str) else f"{PREFIX[4 * values]}_fmadd_ps({one[0]}, {one[1]}"
+        place.line(f"{name} = {combined}, {name});")
     total = sums[0]
     for other in sums[1:]:
         total = f"{add}({total}, {other})"

@@ -22,10 +22,10 @@ from morello.ir.ops.unary import Rsqrt, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, PREFIX
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
 from morello_x86.kernels.elementwise import of_vectors
 from morello_x86.kernels.lanes import FLOATS, Place, conversions, fit_lanes, places, repeat, splat, width
-from morello_x86.kernels.reduce import ACCUMULATORS, combine, combine_lanes
+from morello_x86.kernels.reduce import fold
 from morello_x86.kernels.values import literal
 from morello_x86.kernels.vector_math import cycles, define
 
@@ -150,26 +150,18 @@ class _Code:
 
     def _reduced(self, one: _Pass) -> str:
         """Print a pass that adds up a row. Return the variable of the sum or mean."""
-        parts = [self.site.fresh("part") for _ in range(ACCUMULATORS)]
-        for name in parts:
-            self.site.line(f"    {self.kind} {name} = {self._all('0.0f')};")
         stage = self.op.stages[one.end]
         (source,) = stage.inputs
-        for place in places(self.site, self.values, one.inputs, ACCUMULATORS):
-            factors = (
-                self.op.stages[~source].inputs if source < 0 and isinstance(self.op.stages[~source].op, Mul) else ()
-            )
-            made = self._made(place, one.stages[2 if factors else 1 :], one.inputs)
-            part = parts[place.turn]
-            # Not all compilers contract a product and a sum in different statements.
-            if factors:
-                a, b = (made[entry] for entry in factors)
-                place.line(f"{part} = {PREFIX[4 * self.values]}_fmadd_ps({a}, {b}, {part});")
-            else:
-                place.line(f"{part} = {part} + {made[source]};")
-        add = combine(self.site, Add, F32, self.values)
-        total = f"{add}({add}({parts[0]}, {parts[1]}), {add}({parts[2]}, {parts[3]}))"
-        total = f"{combine_lanes(self.site, Add, F32, self.values)}({total})"
+        multiplies = source < 0 and isinstance(self.op.stages[~source].op, Mul)
+
+        def term(place: Place) -> str | tuple[str, str]:
+            made = self._made(place, one.stages[2 if multiplies else 1 :], one.inputs)
+            if not multiplies:
+                return made[source]
+            first, second = (made[entry] for entry in self.op.stages[~source].inputs)
+            return first, second
+
+        total = fold(self.site, Add, self.values, one.inputs, term)
         if isinstance(stage.op, Mean):
             total = f"{literal(1 / int(self.site.spec.shape[self.plan.dim]), F32)} * {total}"
         return self._declared(self.site.line, self._all(total))
