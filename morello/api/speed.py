@@ -128,8 +128,10 @@ def measure_speed(
     Raises what calling the kernel raises, and MorelloError for a library that fails.
     """
     report = kernel.bench(min_time, _REPEATS, seed, threads, cold=cold)
-    if library == NO_LIBRARY or cold:
-        return Speed(report, None, "libraries are timed with operands in caches" if library != NO_LIBRARY else "")
+    if library == NO_LIBRARY:
+        return Speed(report, None)
+    if cold:
+        return Speed(report, None, "libraries are timed with operands in caches")
     from morello_baselines import NotOffered, compare
 
     try:

@@ -21,8 +21,8 @@ from morello.kernels.machine import Machine
 from morello.rewrites.base import Example, argument, largest, masked, require, select_cells
 from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage
 
-#: Search splits reductions from this length on, as shorter ones take less time than threads to wake, if each thread has
-#: at most so many results: more are tiles to share.
+#: Search splits reductions from this length on, as shorter ones take less time than waking threads, with at most so
+#: many results for each thread: threads share the tiles of more.
 _LONG, _RESULTS = 1 << 16, 32
 #: The parts of each thread that search tries, at least: threads that wait for the system leave some to others.
 _PARTS = 4

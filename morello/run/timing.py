@@ -177,8 +177,7 @@ def bench(
     """Time a function on random data: at least `repeats` measurements, and `min_time` seconds in all.
 
     With `cold`, a measurement is one call, before which all operands are evicted from caches, and `min_time` includes
-    that. Raises what calls raise,
-    and MorelloError for fewer than one measurement.
+    that. Raises what calls raise, and MorelloError for fewer than one measurement.
     """
     if repeats < 1 or min_time < 0:
         raise MorelloError(f"cannot time {repeats} measurements of {min_time} s in all", "repeats is at least 1")
@@ -188,18 +187,20 @@ def bench(
     function(arrays, count)
     timer = FunctionTimer(function, arrays, count)
     calls = 1 if cold else timer.calls(measurement_seconds(min_time, repeats))
-    others = np.ones(_CACHES // 8 if cold else 0)
+    others = np.ones(_CACHES // 8) if cold else None
     spent = list[tuple[float, float]]()
     end = time.monotonic() + min_time
     while len(spent) < repeats or (time.monotonic() < end if cold else sum(wall for _, wall in spent) < min_time):
-        others.sum()
+        if others is not None:
+            others.sum()
         spent.append(timer(calls))
     cpu, wall = (Times(tuple(seconds / calls for seconds in clock)) for clock in zip(*spent, strict=True))
     traffic = sum(
         array.nbytes * (argument.reads + argument.writes)
         for argument, array in zip(function.arguments, arrays, strict=True)
     )
-    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, timer.call(calls), cold)
+    call = timer.call(1 if cold else _EMPTY)
+    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, call, cold)
 
 
 def measurement_seconds(min_time: float, repeats: int) -> float:
@@ -254,8 +255,7 @@ class FunctionTimer:
         return self(calls)[self._clock]
 
     def call(self, calls: int) -> float:
-        """Return the least CPU seconds of an empty call, where `calls` are measured; of many, if there are several."""
-        calls = _EMPTY if calls > 1 else 1
+        """Return the least CPU seconds of an empty call, of `calls` in a measurement."""
         return min(self._spent(self._ffi.NULL, calls)[0] for _ in range(_FEW)) / calls
 
     def __call__(self, calls: int) -> tuple[float, float]:

@@ -105,9 +105,7 @@ def _draw(rng: np.random.Generator, shape: Shape, kind: str, small: bool) -> np.
 
 def aligned(array: np.ndarray) -> np.ndarray:
     """Return a copy, row major, that starts at a cache line."""
-    copy = empty(array.shape, array.dtype)
-    copy[...] = array
-    return copy
+    return placed(np.ascontiguousarray(array))
 
 
 def placed(array: np.ndarray) -> np.ndarray:
