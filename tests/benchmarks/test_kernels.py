@@ -41,7 +41,7 @@ def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs:
 
 
 class Answers(Worker):
-    """A worker without a process: one answer to preparations, and calls of a millisecond, of which the last fails."""
+    """A worker without a process: one answer to preparations, a millisecond for each call, an error for the last."""
 
     def __init__(self, baseline: Baseline, answer: dict[str, Any], calls: int = 1 << 30):
         super().__init__(baseline, [0], 1)

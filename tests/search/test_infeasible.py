@@ -79,6 +79,7 @@ def test_a_spec_without_programs_is_an_error(text: str, name: str) -> None:
 #: Specs that have programs with more memory, and the message.
 TOO_LITTLE = [
     ("(Matmul(1×64×64×64, GL, GL, GL), [64, 0, 0, 0, 1073741824])", "VRF needs at least 512 bytes, not 0"),
+    ("(Softmax(2×4, GL, (bf16, GL)), [64, 512, 0, 0, 1073741824])", "L1 needs at least 64 bytes, not 0"),
     ("(Matmul(1×8×8×8, GL, GL, GL), [4, 0, 64, 0, 0])", "VRF needs at least 96 bytes, not 0"),
 ]
 

@@ -25,13 +25,18 @@ def in_turns(parameter: str, values: Iterable[object]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize((parameter, "compiler"), cases)
 
 
+def require_features(features: Iterable[str]) -> None:
+    """Skip a test on a machine without these CPU features."""
+    if missing := missing_features(features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+
+
 def trials(registry: Registry, target: str, specs: Mapping[str, str], compiler: Compiler | None = None) -> Trials:
     """Return the programs of Specs with their schedules, whose steps are ` ; ` apart, to be checked with sanitizers.
 
     A test is skipped where this machine cannot run them.
     """
-    if missing := missing_features(registry.target(target).info.cpu_features):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require_features(registry.target(target).info.cpu_features)
     text = f"target {target}\n" + "\n".join(f"spec p{i} = {one}" for i, one in enumerate(specs))
     text += "".join(f"\nschedule p{i} {{ ; {one} ; }}".replace(" ; ", "\n") for i, one in enumerate(specs.values()))
     impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]

@@ -27,7 +27,7 @@ from morello.plugins.registry import Registry
 from morello.testing import KernelCheck, Trials, kernel_checks
 
 from . import scheduled
-from .scheduled import in_turns
+from .scheduled import in_turns, require_features
 
 PLUGINS = {8: AVX2, 16: AVX512}
 TILE_CYCLES = {
@@ -303,8 +303,7 @@ def test_no_tile_is_faster_than_its_multiply_adds() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("values", PLUGINS)
 def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) -> None:
-    if missing := missing_features(FEATURES[4 * values]):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require_features(FEATURES[4 * values])
 
     def build_tiles(source: str, flags: Sequence[str]) -> Path:
         return build({"tiles.c": source}, flags, available_compilers()[0])

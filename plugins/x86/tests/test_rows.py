@@ -8,14 +8,14 @@ from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
 
 from morello import api
+from morello.api.kernel import Kernel
 from morello.build.toolchain import Compiler
 from morello.frontend.parser import parse_spec
-from morello.host import missing_features
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.schedule import lines, schedule_of
 
-from .scheduled import check, in_turns
+from .scheduled import check, in_turns, require_features
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
 X, ONE_ROW, F32 = "x: (1×1×64, f32, GL)", "o: (1×1×64, f32, GL)", "(1×1×64, f32, L1)"
@@ -109,15 +109,18 @@ def test_search_chooses_whole_rows(plugin: TargetPlugin, spec: str, kernel: str)
     assert "_mm_prefetch" in found.source
 
 
+def whole_row(plugin: TargetPlugin, spec: str, kernel: str) -> Kernel:
+    """Return the program of a Spec that calls one kernel. Skip the test on a machine that cannot run it."""
+    require_features(Registry.of(x86=plugin).target(plugin.target).info.cpu_features)
+    text = f"target {plugin.target}\nspec row = {spec}\nschedule row {{\nselect {kernel}\n}}\n"
+    return api.compile(text, db=False)
+
+
 @pytest.mark.slow
 @PLUGINS
 def test_variances_survive_a_large_mean(plugin: TargetPlugin) -> None:
     """A difference of mean squares would lose all digits: the squares are 10⁸ times as large as the variance."""
-    if missing := missing_features(Registry.of(x86=plugin).target(plugin.target).info.cpu_features):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
-    text = "LayerNorm(1×1×768, (f32, GL), (f32, GL), (f32, GL), (f32, GL))"
-    schedule = "schedule norm {\nselect VectorNorm3\n}\n"
-    kernel = api.compile(f"target {plugin.target}\nspec norm = {text}\n{schedule}", db=False)
+    kernel = whole_row(plugin, "LayerNorm(1×1×768, (f32, GL), (f32, GL), (f32, GL), (f32, GL))", "VectorNorm3")
     rng = np.random.default_rng(0)
     x = (1e4 + rng.standard_normal((1, 1, 768))).astype(np.float32)
     gamma, beta = np.ones((2, 1, 1, 768), np.float32)
@@ -131,11 +134,7 @@ def test_variances_survive_a_large_mean(plugin: TargetPlugin) -> None:
 @PLUGINS
 def test_powers_of_a_whole_row_keep_their_relative_accuracy(plugin: TargetPlugin) -> None:
     """One ulp for a power, half of one each for the sum, its reciprocal and the product; more below the normal ones."""
-    if missing := missing_features(Registry.of(x86=plugin).target(plugin.target).info.cpu_features):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
-    text = "Softmax(1×4096, (f32, GL), (f32, GL))"
-    schedule = "schedule problem {\nselect VectorSoftmax\n}\n"
-    kernel = api.compile(f"target {plugin.target}\nspec problem = {text}\n{schedule}", db=False)
+    kernel = whole_row(plugin, "Softmax(1×4096, (f32, GL), (f32, GL))", "VectorSoftmax")
     x = np.linspace(-110, 0, 4096, dtype=np.float32)[None]
     powers = np.exp(x.astype(np.float64))
     wanted = powers / powers.sum()

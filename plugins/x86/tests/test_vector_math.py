@@ -11,10 +11,9 @@ import pytest
 from morello_x86.kernels.vector_math import FUNCTIONS
 
 from morello.build.toolchain import Compiler
-from morello.host import missing_features
 from tools.ulps import EXACT, FEATURES, FLAGS, measure
 
-from .scheduled import in_turns
+from .scheduled import in_turns, require_features
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +28,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @in_turns("case", [(function, values) for function in EXACT for values in FLAGS])
 def test_errors_are_those_that_are_stated(case: tuple[str, int], compiler: Compiler) -> None:
     function, values = case
-    if missing := missing_features(FEATURES[values]):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require_features(FEATURES[values])
     # A step that is odd meets all exponents; one of 2^20 from 0 on meets zeros, infinities, NaN and subnormals.
     sample = measure(function, values, compiler, step=40_009)
     special = measure(function, values, compiler, step=2**20)
