@@ -16,10 +16,10 @@ RUNS = (1, 2, 4, 8, 16, 32)
 _PITCH = RUNS[-1] + 1
 #: Lines per iteration of an unrolled loop.
 _UNROLLED = 16
-#: Sizes of data read from memory, as multiples of the largest cache: the smaller may fit an undeclared cache.
-_BEYOND = (16, 128)
+#: Size of data read from memory, as a multiple of the largest cache.
+_BEYOND = 128
 #: Bytes read from a memory without caches, and at most.
-_ALONE, _LARGEST = 8 << 20, 64 << 20
+_ALONE, _LARGEST = 8 << 20, 128 << 20
 
 
 @attrs.frozen
@@ -44,23 +44,21 @@ class LevelFit:
         return float(np.mean([abs((self.miss + self.hit * lines) / taken - 1) for lines, taken in self.points]))
 
 
-def footprints(levels: Sequence[MemoryLevel], level: MemoryLevel) -> list[int]:
-    """Return sizes of data, in bytes, that is read from a level: 3/4 of a cache, or much more than all caches."""
+def footprint(levels: Sequence[MemoryLevel], level: MemoryLevel) -> int:
+    """Return the size of data, in bytes, that is read from a level: 3/4 of a cache, or much more than all caches."""
     if level.kind == "cache":
-        return [level.capacity * 3 // 4]
+        return level.capacity * 3 // 4
     caches = [one.capacity for one in levels if one.kind == "cache"]
-    wanted = [times * max(caches) for times in _BEYOND] if caches else [_ALONE]
-    return sorted({min(one, level.capacity, _LARGEST) for one in wanted})
+    return min(_BEYOND * max(caches) if caches else _ALONE, level.capacity, _LARGEST)
 
 
 def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit]:
-    """Return the costs of caches and memories, fastest first; for memories, the mean over their sizes of data."""
+    """Return the costs of caches and memories, fastest first."""
     fits: list[LevelFit] = []
     for level in levels:
         if level.is_register:
             continue
-        seen = [_points(meter, size, level.unit) for size in footprints(levels, level)]
-        points = tuple((lines, float(np.mean([one[lines] for one in seen]))) for lines in RUNS)
+        points = tuple(_points(meter, footprint(levels, level), level.unit).items())
         fits.append(LevelFit(level.name, *fitted(points), points))
     return fits
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import attrs
 
 from morello.build.toolchain import Compiler, available_compilers, find_compiler, thread_flags
-from morello.calibration.levels import LevelFit, fit_levels, footprints
+from morello.calibration.levels import LevelFit, fit_levels, footprint
 from morello.calibration.meter import BUSY, Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
 from morello.codegen.threads import RUNTIME
@@ -160,7 +160,7 @@ def calibrate(
         message = f"this machine lacks {', '.join(missing)}, which {target.name} needs"
         raise MorelloError(message, "calibrate another target with --target; `morello targets` lists them")
     start = time.monotonic()
-    memory = max(max(footprints(target.levels, level)) for level in target.levels if not level.is_register)
+    memory = max(footprint(target.levels, level) for level in target.levels if not level.is_register)
     deadline = start + (_QUICKEST if quick else _LONGEST)
     meters = [
         # Some emitters have different flags for each program.

@@ -136,7 +136,7 @@ against_option = click.option(
 cold_option = click.option(
     "--cold",
     is_flag=True,
-    help="Evict operands from caches before each call. Libraries are not timed.",
+    help="Evict operands from caches before each call: costs of operands in GL are for that. Libraries are not timed.",
 )
 
 

@@ -12,7 +12,7 @@ from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
 from morello.ir.limits import LimitGrid, Limits
-from morello.ir.numbers import Num
+from morello.ir.numbers import Num, choose
 from morello.ir.ops import Compose, Operation
 from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec, Spec
@@ -29,11 +29,13 @@ class MemoryLevel:
 
     `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds
     buffers. `unit` is the granularity of allocations in bytes: a register or a cache line. `hit_cost` is
-    the cost of touching one line, `miss_cost` the additional cost of each run of adjacent lines. `vectors` are the
-    sizes in bytes of the vectors a vector level holds. `destinations` are the levels an operand that lives here can be
-    moved to. Tensors here that a Spec calls aligned start at a multiple of `alignment` bytes. Search's bounds take
+    the cost of touching one line, `miss_cost` the additional cost of each run of adjacent lines, and `start_cost` that
+    of each tensor: the latency of its first line, which nothing hides. `vectors` are the sizes in bytes of the vectors
+    a vector level holds. `destinations` are the levels an operand that lives here can be moved to. Tensors here that a
+    Spec calls aligned start at a multiple of `alignment` bytes. Search's bounds take
     the limit of a level as full that is not `tracked`: that saves it time and memory, and loosens the bounds of
-    Specs that run out of it.
+    Specs that run out of it. With `conflicts`, runs of lines whose distance is a multiple of a tensor's `spacing` take
+    as many bytes as that: they share sets.
 
     Its limits are multiples of 1/`divisions` of the capacity, and below the first of these its halves. By default
     registers are counted one by one, caches in eighths, memories in halves: what has more values costs search more.
@@ -45,11 +47,13 @@ class MemoryLevel:
     unit: int
     hit_cost: int = 0
     miss_cost: int = 0
+    start_cost: int = 0
     vectors: tuple[int, ...] = ()
     destinations: tuple[str, ...] = ()
     alignment: int = 1
     tracked: bool = True
     divisions: int | None = None
+    conflicts: bool = False
 
     @property
     def is_register(self) -> bool:
@@ -141,19 +145,23 @@ class Machine:
                 raise SpecError(f"{self.name} does not have this operation {one.name}", hint)
 
     def move_cost(self, tensor: TensorSpec) -> Num:
-        """Return what a touch of all lines costs, 0 in registers: lines · hit cost + runs · miss cost.
+        """Return what a touch of all lines costs, 0 in registers: start cost + lines · hit cost + runs · miss cost.
 
         m(t) of [Kaufman2025] §3 doubles the cost of lines that are not contiguous; long runs stream like one.
         """
         level = self.level(tensor.state.level)
         if level.is_register:
             return 0
-        return tensor.lines(level.unit) * level.hit_cost + tensor.runs * level.miss_cost
+        return level.start_cost + tensor.lines(level.unit) * level.hit_cost + tensor.runs * level.miss_cost
 
     def footprint(self, tensor: TensorSpec) -> tuple[Num, ...]:
         """Return bytes that a new tensor takes of each level."""
         own = self.level(tensor.state.level)
         units = tensor.vectors if own.is_register else tensor.lines(own.unit)
+        if own.conflicts and tensor.state.spacing:
+            least = tensor.state.spacing // own.unit
+            lines = tensor.lines_of_run(own.unit)
+            units = tensor.runs * choose(lines > least, lines, least)
         return tuple(units * own.unit if level is own else 0 for level in self.levels)
 
     def nothing(self) -> tuple[int, ...]:

@@ -139,9 +139,10 @@ def level(level: object, target: Target) -> str | None:
     """Return the rule that a memory level breaks."""
     if not isinstance(level, MemoryLevel):
         return "levels are morello.plugins.MemoryLevel"
-    numbers = level.capacity, level.unit, level.hit_cost, level.miss_cost, level.alignment, *level.vectors
+    costs = level.hit_cost, level.miss_cost, level.start_cost
+    numbers = level.capacity, level.unit, *costs, level.alignment, *level.vectors
     if not all(map(is_integer, numbers)):
-        return "capacity, unit, hit and miss cost and alignment are integers, and so are vector sizes"
+        return "capacity, unit, hit, miss and start cost and alignment are integers, and so are vector sizes"
     if level.divisions is not None and not is_integer(level.divisions):
         return "its divisions are an integer, or None for those of its kind"
     names = Counter(getattr(other, "name", "") for other in target.levels)
@@ -153,10 +154,10 @@ def level(level: object, target: Target) -> str | None:
         return "its capacity holds at least one unit, and a unit at least one byte"
     if rule := grid_rule(level.grid):
         return rule
-    if level.is_register and (level.hit_cost or level.miss_cost):
-        return "registers have hit and miss cost 0: the cost model charges only cache lines"
-    if min(level.hit_cost, level.miss_cost) < 0 or level.alignment < 1:
-        return "its hit and miss cost are not negative and its alignment at least 1"
+    if level.is_register and any(costs):
+        return "registers have hit, miss and start cost 0: the cost model charges only cache lines"
+    if min(costs) < 0 or level.alignment < 1:
+        return "its hit, miss and start cost are not negative and its alignment at least 1"
     if level.alignment & (level.alignment - 1) or level.alignment > MAX_ALIGNMENT:
         return f"its alignment is a power of two, at most {MAX_ALIGNMENT}: emitted code aligns no buffer to more"
     if (level.kind == "vector") != bool(level.vectors):

@@ -19,6 +19,7 @@ from morello.ir.impl import Alloc, Expansion, Impl, Loop, expand
 from morello.ir.limits import Limits, fits
 from morello.ir.numbers import product
 from morello.ir.ops.base import Operation
+from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of, tried_sizes
@@ -95,9 +96,14 @@ class _Descent:
         logical = spec.logical
         yield from self._calls(logical)
         moves = self._expansions(logical, self._moves)
-        # Views take memory, so they come first only if kernels wait for them.
+        views = [one for one in moves if isinstance(one, Alloc) and one.view]
+        # Each tile of a tensor in memory starts anew; those of a view of all of it do not.
+        if not isinstance(logical.op, Compose):
+            far = [one for one in views if self._target.level(logical.states[one.operand].level).start_cost]
+            yield from sorted(far, key=self._nearness)
+        # Other views take memory, so they come first only if kernels wait for them.
         if any(fits(call.needs, spec.limits) for seen in self._seen(spec) for call in self._calls(seen)):
-            yield from (one for one in moves if isinstance(one, Alloc) and one.view)
+            yield from views
         loops = sorted(self._expansions(logical, self._loops), key=lambda one: _fineness(logical, one))
         parallel = [one for one in loops if isinstance(one, Loop) and one.parallel]
         serial = [one for one in loops if one not in parallel]
@@ -187,9 +193,9 @@ class _Descent:
                     found.append(step.expansion(logical, self._target))
         return self._listed[logical, rewrites]
 
-    def _nearness(self, pipeline: Expansion) -> int:
+    def _nearness(self, step: Expansion) -> int:
         """Return the sort key that puts new tensors in slow memory first, the largest."""
-        return -sum(self._depth[tensor.state.level] for tensor in pipeline.tensors)
+        return -sum(self._depth[tensor.state.level] for tensor in step.tensors)
 
 
 def _main(loop: Expansion) -> LogicalSpec:

@@ -19,7 +19,7 @@ from morello.frontend import SourceError
 from morello.plugins.registry import Registry, installed
 
 SPEC = "MatmulAccum(1×2×4×8, L1, L1, L1, serial)"
-UNPROVEN = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
+UNPROVEN = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0, 0])"
 FILE = "target x86_avx2\nspec a = FillZero(8, (f32, L1), serial)\nspec b = FillZero(4, (f32, L1), serial)\n"
 
 

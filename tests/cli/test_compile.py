@@ -131,7 +131,7 @@ def _round_trip(cli, tmp_path: Path, path: str, *options: str) -> None:
     "spec",
     [
         "Matmul(1×1×1×1, GL, GL, GL, serial)",
-        "(Matmul(1×1×1×1, GL, GL, GL, serial), [64, 512, 256, 0, 0])",
+        "(Matmul(1×1×1×1, GL, GL, GL, serial), [64, 512, 256, 0, 0, 0])",
         "Move(2×3, (f32, GL, row_major), (f32, GL, col_major))",
         "Move(2×2, (bf16, L1, row_major, ua, c0), (bf16, L1, row_major))",
         "FillZero(4×4, GL)",

@@ -78,7 +78,7 @@ def test_stats(cli, solved):
 def test_stats_separate_bounds_and_answers(cli, tmp_path):
     path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
     (counts,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
-    everything = 17 * 17 * 15 * 19 * 27
+    everything = 17 * 17 * 15 * 19 * 21 * 27
     assert (counts["exact"], counts["lower"], counts["none"]) == (everything, everything, 0)
 
 
@@ -120,7 +120,7 @@ def test_verify(cli, solved):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (block(99), "stored is cost 99 with peak [0, 0, 0, 0, 0] by `tile [1, 0]`, solved cost"),
+        (block(99), "stored is cost 99 with peak [0, 0, 0, 0, 0, 0] by `tile [1, 0]`, solved cost"),
         (block(99, AnswerKind.LOWER), "stored is a cost of at least 99, solved cost"),
         (block(0, AnswerKind.NONE), "stored is no program, solved cost"),
     ],

@@ -57,7 +57,7 @@ def test_step_that_does_not_apply(cli, refused, write, command):
 
 @pytest.mark.parametrize("command", ["compile", "explain"])
 def test_limits_too_small(cli, refused, write, command):
-    path = write("spec small = (Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 64, 0, 0])\n")
+    path = write("spec small = (Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 64, 0, 0, 0])\n")
     refused(cli(command, path), "error: small: no implementation exists for Matmul", "hint:")
 
 

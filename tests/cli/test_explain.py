@@ -56,7 +56,7 @@ def test_the_cost_of_a_scheduled_program(cli, write):
     assert explained["peak"]["VRF"] >= 64
     (tile,) = (node for node in _nodes(explained["program"]) if node["step"].startswith("tile"))
     (move,) = tile["children"]
-    assert move["holds"] == {"RF": 0, "VRF": 32, "L1": 0, "L2": 0, "GL": 0}
+    assert move["holds"] == {"RF": 0, "VRF": 32, "L1": 0, "L2": 0, "L3": 0, "GL": 0}
 
 
 def test_text_has_every_node(cli, write):

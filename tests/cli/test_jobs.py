@@ -59,7 +59,7 @@ def test_an_effort_gives_the_same_programs(cli, write, tmp_path: Path, effort: s
 
 @pytest.mark.slow
 def test_the_first_goal_that_fails_is_named(cli, write, refused, tmp_path: Path) -> None:
-    file = write(SPECS + "spec none = (Matmul(1×8×8×8, GL, GL, GL, serial), [0, 0, 0, 0, 0])\n")
+    file = write(SPECS + "spec none = (Matmul(1×8×8×8, GL, GL, GL, serial), [0, 0, 0, 0, 0, 0])\n")
     refused(cli("compile", file, "-d", str(tmp_path / "out"), "--no-db", "--jobs", "2"), "none: ")
     assert not [*tmp_path.glob("out/*.c")]
 

@@ -101,7 +101,7 @@ def test_specs_that_small_sizes_do_not_have_are_left_out(fill):
 
 
 def test_specs_without_a_program_are_counted(fill, avx2):
-    text = "(Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 0, 0, 1024])"
+    text = "(Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 0, 0, 0, 1024])"
     said, store = fill(text, "1x1x1x1")
     assert "1 now (1 without a program)" in said
     entry = store.find(avx2, parse_spec(text, avx2))
@@ -200,10 +200,10 @@ def test_the_largest_come_first(avx2):
 
 
 def test_families_keep_all_but_sizes(avx2):
-    text = "target x86_avx2\nspec a = (Move(8×1, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 0, 1024])\n"
+    text = "target x86_avx2\nspec a = (Move(8×1, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 0, 0, 1024])\n"
     (one,) = families(text)
     made = one.at((4, 16))
-    assert made == parse_spec("(Move(4×16, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 0, 1024])", avx2)
+    assert made == parse_spec("(Move(4×16, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 0, 0, 1024])", avx2)
 
 
 def test_families_of_a_compose(avx2):

@@ -31,7 +31,7 @@ LABELS = [
     for text in ("FillZero(4×8, (f32, L1), serial)", "FillZero(4×8, (f32, GL))", "FillZero(4×8, (u8, L1, c1), serial)")
 ]
 SIZES = (1, 2, 3, 4, 5, 6, 8)
-LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 64, 128, 256), (0,), (0, 1 << 30))]
+LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 64, 128, 256), (0,), (0,), (0, 1 << 30))]
 NOTHING = (0,) * len(TARGET.levels)
 SHAPES: list[tuple[int, ...]] = [*product(SIZES, (1, 2, 4))]
 
@@ -287,7 +287,7 @@ def test_blocks_that_make_no_sense(change: dict, rule: str, tmp_path: Path) -> N
 def test_limits_that_are_not_in_normal_form(tmp_path: Path) -> None:
     world = World(((Program(1, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     store = filled(str(tmp_path), "a.db", world, [[Cell(0, (1, 1), LIMITS[-1], None)]])
-    for limits in ((3, 0, 0, 0, 0), (0, 0, 3, 0, 0), (0, 0, -1, 0, 0)):
+    for limits in ((3, 0, 0, 0, 0, 0), (0, 0, 3, 0, 0, 0), (0, 0, -1, 0, 0, 0)):
         with pytest.raises(SpecError, match="normal form"):
             store.find(TARGET, spec(0, (1, 1), limits))
 
@@ -302,9 +302,16 @@ def test_sizes_have_coordinates_of_their_own(sizes: list[int]) -> None:
 def test_neighbours_are_powers_of_two_and_values_of_limits() -> None:
     assert of_sizes(np.array([1, 2, 4, 8])).tolist() == [0, 1, 2, 3]
     assert of_sizes(np.array([3, 5, 6, 7])).tolist() == [67, 69, 70, 71]
-    limits = np.array([[0] * 5, [4, 32, 64, 64, 64], [8, 64, 128, 128, 128], [12, 96, 12 << 10, 192 << 10, 1 << 31]])
+    limits = np.array(
+        [
+            [0] * 6,
+            [4, 32, 64, 64, 64, 64],
+            [8, 64, 128, 128, 128, 128],
+            [12, 96, 12 << 10, 192 << 10, 12 << 20, 1 << 31],
+        ]
+    )
     points = of_limits(limits, TARGET.grids)
-    assert points.T.tolist() == [[0, 1, 2, 3]] * 2 + [[0, 1, 2, 9], [0, 1, 2, 13], [0, 1, 2, 26]]
+    assert points.T.tolist() == [[0, 1, 2, 3]] * 2 + [[0, 1, 2, 9], [0, 1, 2, 13], [0, 1, 2, 19], [0, 1, 2, 26]]
     assert to_limits(points, TARGET.grids).tolist() == limits.tolist()
 
 

@@ -60,7 +60,7 @@ def test_an_answer_holds_for_all_limits_between_its_peak_and_its_limits(tmp_path
     first, _ = solve(store, text)
     entry = store.find(first.target, first.spec)
     assert entry
-    assert entry.peak == (0, 0, 256, 0, 0)
+    assert entry.peak == (0, 0, 256, 0, 0, 0)
     within, searched = solve(store, f"({text}, [0, 0, 256, 0, 0])")
     assert (within.schedule, searched) == (first.schedule, 0)
     below = morello.goal(f"({text}, [0, 0, 128, 0, 0])", target="x86_avx2")

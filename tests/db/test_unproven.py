@@ -33,7 +33,7 @@ from morello.search.session import SearchSession
 from morello.search.solve import core, solver
 
 #: The first program that is found of it is not the cheapest.
-TEXT = "(Conv(1×2×2×3×3×2×2, L1, L1, L1, serial), [12, 32, 128, 0, 0])"
+TEXT = "(Conv(1×2×2×3×3×2×2, L1, L1, L1, serial), [12, 32, 128, 0, 0, 0])"
 EASY = SearchBudget(gap=0.5)
 
 

@@ -87,9 +87,10 @@ def test_pictures_show_every_kind_of_layout() -> None:
 
 def test_limits_in_normal_form(avx2: Target) -> None:
     """Round limits as the page says, also for one line out of a cache."""
-    assert avx2.limits([67, 100, 20000, 300_000, 2**40]) == (64, 96, 16 << 10, 256 << 10, 2**31)
-    assert parse_spec("(FillZero(4, GL), [3, 31, 3, 0, 0])", avx2).limits == (0, 0, 0, 0, 0)
-    assert lower(avx2.full_limits(), (0, 0, 64, 0, 0), avx2.grids) == (64, 512, 28 << 10, 512 << 10, 2**31)
+    limits = avx2.limits([67, 100, 20000, 300_000, 9_000_000, 2**40])
+    assert limits == (64, 96, 16 << 10, 256 << 10, 8 << 20, 2**31)
+    assert parse_spec("(FillZero(4, GL), [3, 31, 3, 0, 0, 0])", avx2).limits == (0, 0, 0, 0, 0, 0)
+    assert lower(avx2.full_limits(), (0, 0, 64, 0, 0, 0), avx2.grids) == (64, 512, 28 << 10, 512 << 10, 16 << 20, 2**31)
 
 
 def test_bounds() -> None:

@@ -2,7 +2,7 @@
  * Matmul(1×384×384×384, GL, GL, GL) for x86_avx2, made by Morello.
  * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c gemm_6x16.c
  *
- * Cost 161476733; memory in bytes: VRF 480, L1 24576, GL 1048576. Schedule:
+ * Cost 259605743; memory in bytes: VRF 480, L1 24576, GL 1048576. Schedule:
  *     move 1 to GL as layout[0, 2, 1, 2p16]
  *     subschedule [0] {
  *         tile [1, 384, 16]

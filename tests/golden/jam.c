@@ -2,7 +2,7 @@
  * MatmulAccum(1×5×64×16, GL, L1, GL) for x86_avx2, made by Morello.
  * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c jam.c
  *
- * Cost 13208; memory in bytes: VRF 128, L1 512. Schedule:
+ * Cost 57038; memory in bytes: VRF 128, L1 512. Schedule:
  *     tile [1, 4, 16]
  *     subschedule [0] {
  *         tile [1, 2, 16]

@@ -2,7 +2,7 @@
  * Relu(3×100, GL, GL) for x86_avx512, made by Morello.
  * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c streams_avx512.c
  *
- * Cost 9165; memory in bytes: VRF 128. Schedule:
+ * Cost 12465; memory in bytes: VRF 128. Schedule:
  *     select VectorReluStreamed
  */
 #if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)

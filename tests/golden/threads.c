@@ -2,7 +2,7 @@
  * Move(2×100×40, GL, GL) for x86_avx2, made by Morello.
  * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c threads.c, with -fopenmp or -pthread
  *
- * Cost 2385080; memory in bytes: L1 4096, GL 16384. Schedule:
+ * Cost 62348620; memory in bytes: L1 4096, GL 16384. Schedule:
  *     tile [1, 0, 0]
  *     move 0 to GL as row_major
  *     subschedule [0] {

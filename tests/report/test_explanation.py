@@ -23,7 +23,7 @@ from morello.report.tables import Column
 
 #: No kernel adds up bytes, so that there are steps to choose between.
 SPEC = "Matmul(1×2×2×8, (u8, L1), (u8, L1), (u8, L1), serial)"
-UNPROVEN = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
+UNPROVEN = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0, 0])"
 FILL = "FillZero(8, (f32, L1), serial)"
 
 
@@ -101,7 +101,7 @@ def test_the_space_of_a_proof_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_searches_of_subschedules_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    halves = morello.goal("(Softmax(6×5, L1, L1, serial), [12, 32, 128, 0, 0])", target="x86_avx2").tile(3, 5)
+    halves = morello.goal("(Softmax(6×5, L1, L1, serial), [12, 32, 128, 0, 0, 0])", target="x86_avx2").tile(3, 5)
     done = halves.subschedule(0, lambda half: half.synthesize(False, False, morello.SearchBudget(gap=0.5)))
     assert done.scheduled == halves.impl
     best = halves.synthesize(False, False)
@@ -165,7 +165,7 @@ def test_text_in_tables_is_escaped() -> None:
 
 def test_a_spec_is_its_text() -> None:
     target = installed().target("x86_avx2")
-    spec = parse_spec("(Softmax(3×5, L1, (L1, ua), serial), [12, 32, 128, 0, 0])", target)
-    assert str(spec) == "(Softmax(3×5, (f32, L1, row_major), (f32, L1, row_major, ua), serial), [12, 32, 128, 0, 0])"
+    spec = parse_spec("(Softmax(3×5, L1, (L1, ua), serial), [12, 32, 128, 0, 0, 0])", target)
+    assert str(spec) == "(Softmax(3×5, (f32, L1, row_major), (f32, L1, row_major, ua), serial), [12, 32, 128, 0, 0, 0])"
     assert parse_spec(str(spec), target) == spec
     assert str(attrs.evolve(spec.logical, serial=False)).endswith("ua))")

@@ -69,7 +69,7 @@ def test_numbers_are_evenly_distributed() -> None:
 
 def test_search_tries_both(avx2: Target) -> None:
     logical = goal().spec.logical
-    assert {one.level for one in Materialize.steps(logical, avx2)} == {"L1", "L2", "GL"}
+    assert {one.level for one in Materialize.steps(logical, avx2)} == {"L1", "L2", "L3", "GL"}
     assert {one.level for one in Rematerialize.steps(logical, avx2)} == {"RF", "VRF"}
     assert not [*Materialize.steps(morello.goal("Matmul(1×2×2×2, L1, L1, L1)", target="x86_avx2").spec.logical, avx2)]
 

@@ -26,7 +26,7 @@ from tools.fuzz.sweep import NAMES, Bounded, Enough, random_goal
 #: A product, a convolution whose tiles `spatial_split` and `one_group` restrict, and a softmax.
 SPECS = (
     "Matmul(1×6×16×24, (f32, L1), (f32, L1), (f32, L1), serial)",
-    "(GroupedConv(1×1×2×2×3×3×1×1, (f32, L1), (f32, L1), (f32, L1), serial), [8, 8, 2048, 0, 0])",
+    "(GroupedConv(1×1×2×2×3×3×1×1, (f32, L1), (f32, L1), (f32, L1), serial), [8, 8, 2048, 0, 0, 0])",
     "Softmax(2×8, (f32, L1), (f32, L1), serial)",
 )
 

@@ -38,7 +38,7 @@ def small_spec(seed: int, target: Target, levels: tuple[str, ...] = ("L1", "VRF"
     name, shape = rng.choice(SMALL)
     op = by_name(name)
     spec = random_spec(rng, target, op, shape, [F32] * len(op.operands(len(shape))), levels)
-    limits = (rng.choice([0, 8, 16]), rng.choice([0, 64, 96]), rng.choice([0, 128, 256]), 0, 0)
+    limits = (rng.choice([0, 8, 16]), rng.choice([0, 64, 96]), rng.choice([0, 128, 256]), 0, 0, 0)
     return attrs.evolve(spec, limits=limits)
 
 
@@ -57,14 +57,14 @@ def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -
 
 
 def test_the_same_spec_gives_the_same_program() -> None:
-    text = "(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0, 0])"
+    text = "(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0, 0, 0])"
     first, second = (morello.goal(text, target="x86_avx2").synthesize() for _ in range(2))
     assert first.impl == second.impl
     assert first.schedule == second.schedule
 
 
 def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
-    goal = morello.goal("(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0, 0])", target="x86_avx2")
+    goal = morello.goal("(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0, 0, 0])", target="x86_avx2")
     done = goal.synthesize()
     assert goal.apply(done.schedule).impl == done.impl
     again = apply(Position(goal.impl), schedule_of(done.impl), avx2, Leaf)
@@ -74,10 +74,10 @@ def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"(Matmul(1×1×1×1, {INTEGERS}), [64, 512, 64, 0, 2147483648])", "L1 needs at least 256 bytes, not 64"),
-        ("(Move(1×8, (f32, L1), (f32, VRF, v4), serial), [0, 512, 0, 0, 0])", None),
+        (f"(Matmul(1×1×1×1, {INTEGERS}), [64, 512, 64, 0, 0, 2147483648])", "L1 needs at least 256 bytes, not 64"),
+        ("(Move(1×8, (f32, L1), (f32, VRF, v4), serial), [0, 512, 0, 0, 0, 0])", None),
         (
-            "(MatmulAccum(1×1×1×8, (i32, RF), (i32, VRF), (i32, VRF), serial), [0, 0, 0, 0, 0])",
+            "(MatmulAccum(1×1×1×8, (i32, RF), (i32, VRF), (i32, VRF), serial), [0, 0, 0, 0, 0, 0])",
             "VRF needs at least 32 bytes, not 0",
         ),
     ],
@@ -99,6 +99,6 @@ def test_the_error_without_any_kernel_names_those_of_the_operation(avx2: Target)
 
 
 def test_a_level_that_suffices_only_with_others(avx2: Target) -> None:
-    spec = parse_spec(f"(Matmul(1×1×1×1, {INTEGERS}), [0, 0, 0, 0, 0])", avx2)
+    spec = parse_spec(f"(Matmul(1×1×1×1, {INTEGERS}), [0, 0, 0, 0, 0, 0])", avx2)
     with pytest.raises(NoImplementation, match="L1 needs at least 256 bytes, not 0"):
         SearchSession(avx2).synthesize(spec)

@@ -22,11 +22,11 @@ from morello.testing.textbook import Textbook
 
 #: Small ones with many programs, under limits that bind.
 TEXTS = [
-    "(Matmul(1×3×4×5, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
-    "(Matmul(1×1×2×3, GL, GL, GL, serial), [16, 0, 512, 0, 0])",
-    "(Move(2×3, (f32, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])",
-    "(Softmax(1×2, L1, L1, serial), [12, 0, 128, 0, 0])",
-    "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0])",
+    "(Matmul(1×3×4×5, L1, L1, L1, serial), [8, 64, 0, 0, 0, 0])",
+    "(Matmul(1×1×2×3, GL, GL, GL, serial), [16, 0, 512, 0, 0, 0])",
+    "(Move(2×3, (f32, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0, 0])",
+    "(Softmax(1×2, L1, L1, serial), [12, 0, 128, 0, 0, 0])",
+    "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0, 0])",
 ]
 
 
@@ -95,7 +95,7 @@ def test_a_memory_limit_leaves_a_program_with_a_bound(avx2: Target, monkeypatch:
     "text",
     [
         "Matmul(1×64×64×64, GL, GL, GL, serial)",
-        "(Matmul(1×8×8×8, GL, GL, GL, serial), [8, 0, 512, 4096, 1048576])",
+        "(Matmul(1×8×8×8, GL, GL, GL, serial), [8, 0, 512, 4096, 0, 1048576])",
         "Conv[padding=1](1×4×4×7×7×3×3, GL, GL, GL, serial)",
     ],
 )
@@ -121,18 +121,18 @@ def lstm(target: Target) -> Spec:
 @pytest.mark.parametrize(
     ("text", "cost"),
     [
-        ("Matmul(1×64×64×64, GL, (f32, GL, col_major), GL, serial)", 213_000),
-        ("Matmul(1×64×64×64, (u8, GL), (i8, GL), (i32, GL), serial)", 158_796),
-        ("Conv(1×8×4×8×8×3×3, GL, GL, GL, serial)", 19_680),
-        ("Conv[padding=1](1×16×16×28×28×3×3, GL, GL, GL, serial)", 1_554_013),
-        ("GroupedConv[padding=1](1×32×1×1×56×56×3×3, GL, GL, GL, serial)", 1_664_384),
+        ("Matmul(1×64×64×64, GL, (f32, GL, col_major), GL, serial)", 257_053),
+        ("Matmul(1×64×64×64, (u8, GL), (i8, GL), (i32, GL), serial)", 179_214),
+        ("Conv(1×8×4×8×8×3×3, GL, GL, GL, serial)", 31_048),
+        ("Conv[padding=1](1×16×16×28×28×3×3, GL, GL, GL, serial)", 1_582_188),
+        ("GroupedConv[padding=1](1×32×1×1×56×56×3×3, GL, GL, GL, serial)", 2_013_633),
     ],
 )
 def test_first_programs_have_tiles_of_kernels(avx2: Target, text: str, cost: int) -> None:
-    """They cost a few times as much as those that search finds, not 20 to 800 times."""
+    """They cost little more than those that search finds, not 20 to 800 times as much."""
     found = first_program(parse_spec(text, avx2), avx2)
     assert found
-    assert cost_and_peak(found).cost < 4 * cost
+    assert cost_and_peak(found).cost < 2.5 * cost
 
 
 @pytest.mark.parametrize(("rows", "tokens", "size"), [(5, 7, 16), (4, 8, 8)])
@@ -156,7 +156,7 @@ def test_a_number_of_expansions_limits_set_up_too(avx2: Target) -> None:
     before = time.process_time()
     found = SearchSession(avx2).search_within(lstm(avx2), SearchBudget.default())
     assert time.process_time() - before < 12
-    assert found.low < found.cost < 1_100_000
+    assert found.low < found.cost < 1_300_000
     assert found.meets(SearchBudget.default())
 
 
@@ -173,8 +173,9 @@ def test_a_graph_with_too_many_parts_is_cut_into_single_operations(
     # The next search of the session does not cover the graph.
     alone = parse_spec("Relu(1×4×4, GL, GL, serial)", avx2)
     assert search.search_within(alone, budget).gap == 0
-    # A proof has no such limit.
+    # A proof has no such limit, nor has a search with a deadline.
     assert SearchSession(avx2).synthesize(spec).spec == spec
+    assert SearchSession(avx2).search_within(spec, SearchBudget(seconds=60)).gap == 0
     monkeypatch.setattr("morello.search.budget.MOST_SPACES", 1)
     without_memory = attrs.evolve(spec, limits=(0,) * len(spec.limits))
     with pytest.raises(NoImplementation, match="within these limits"):
@@ -196,7 +197,9 @@ def test_a_budget_may_end_a_search_without_a_program(avx2: Target, monkeypatch: 
 
 
 @pytest.mark.parametrize("budget", [SearchBudget(expansions=10), SearchBudget(seconds=0), SearchBudget(memory=1)])
-@pytest.mark.parametrize("text", ["Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", "(Relu(2×2, GL, GL), [0, 0, 0, 0, 0])"])
+@pytest.mark.parametrize(
+    "text", ["Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", "(Relu(2×2, GL, GL), [0, 0, 0, 0, 0, 0])"]
+)
 def test_a_spec_without_programs_is_an_error(avx2: Target, text: str, budget: SearchBudget) -> None:
     with pytest.raises(NoImplementation):
         SearchSession(avx2).search_within(parse_spec(text, avx2), budget)

@@ -26,7 +26,7 @@ from morello.search.progress import Phase, Progress
 from morello.search.session import SearchSession
 
 TEXTS = [
-    "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
+    "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0, 0])",
     "Matmul(1×16×16×16, (f32, GL), (f32, GL, col_major), (f32, GL), serial)",
     "Softmax(2×8, (f32, GL), (f32, GL), serial)",
     "Conv[padding=1](1×2×2×3×3×3×3, (f32, GL), (f32, GL), (f32, GL), serial)",

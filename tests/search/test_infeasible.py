@@ -30,7 +30,11 @@ PROGRAMS = [
     pytest.param(
         "x86_avx512", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 39, marks=SLOW
     ),
-    ("x86_avx2", "(GroupedConv(1×2×1×1×1×1×1×1, (bf16, L1), (bf16, L1), (bf16, L1), serial), [12, 0, 64, 0, 0])", 142),
+    (
+        "x86_avx2",
+        "(GroupedConv(1×2×1×1×1×1×1×1, (bf16, L1), (bf16, L1), (bf16, L1), serial), [12, 0, 64, 0, 0, 0])",
+        142,
+    ),
     # A target may have nothing to move operands with.
     ("reference_c", "Conv(1×1×2×4×1×1×1, GL, GL, GL, serial)", 8),
     ("reference_c", "GroupedConv[padding=1](1×2×1×1×2×2×3×3, (bf16, GL), (bf16, GL), (bf16, GL), serial)", 72),
@@ -60,7 +64,7 @@ def test_the_cheapest_program_is_that_of_the_textbook_recursion(name: str, text:
 @pytest.mark.parametrize("name", ["x86_avx2"])
 def test_a_grouped_convolution_of_bf16_is_computed_in_f32(name: str) -> None:
     target = installed().target(name)
-    spec = parse_spec("GroupedConv(1×1×1×1×2×2×2×2, (bf16, GL), (bf16, GL), (bf16, GL))", target)
+    spec = parse_spec("GroupedConv(1×1×1×1×2×2×2×2, (bf16, L3), (bf16, L3), (bf16, L3))", target)
     found = SearchSession(target).synthesize(spec)
     assert not any(isinstance(node, Leaf) for node in walk(found))
     assert "convert" in [str(node.expansion.step).split()[0] for node in walk(found) if isinstance(node, Node)]
@@ -78,9 +82,9 @@ def test_a_spec_without_programs_is_an_error(text: str, name: str) -> None:
 
 #: Specs that have programs with more memory, and the message.
 TOO_LITTLE = [
-    ("(Matmul(1×64×64×64, GL, GL, GL), [64, 0, 0, 0, 1073741824])", "VRF needs at least 512 bytes, not 0"),
-    ("(Softmax(2×4, GL, (bf16, GL)), [64, 512, 0, 0, 1073741824])", "L1 needs at least 64 bytes, not 0"),
-    ("(Matmul(1×8×8×8, GL, GL, GL), [4, 0, 64, 0, 0])", "VRF needs at least 96 bytes, not 0"),
+    ("(Matmul(1×64×64×64, GL, GL, GL), [64, 0, 0, 0, 0, 1073741824])", "VRF needs at least 512 bytes, not 0"),
+    ("(Softmax(2×4, GL, (bf16, GL)), [64, 512, 0, 0, 0, 1073741824])", "L1 needs at least 64 bytes, not 0"),
+    ("(Matmul(1×8×8×8, GL, GL, GL), [4, 0, 64, 0, 0, 0])", "VRF needs at least 96 bytes, not 0"),
 ]
 
 
@@ -97,7 +101,7 @@ def test_too_little_memory_is_an_error_within_a_budget(text: str, why: str, avx2
 def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
     """Also after a search with more memory, which has bounds for that."""
     logical = parse_spec("Matmul(1×16×16×16, GL, GL, GL)", avx2).logical
-    search, little = SearchSession(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0)))
+    search, little = SearchSession(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0, 0)))
     if before:
         search.search_within(Spec(logical, avx2.full_limits()), SearchBudget(gap=1.0))
     found = search.search_within(little, SearchBudget(gap=0.5, expansions=20_000))
@@ -110,7 +114,7 @@ def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:
     logical = parse_spec("Matmul(1×1×2×3, GL, GL, GL, serial)", avx2).logical
     engine, textbook = Engine([logical], avx2), Textbook(avx2)
     shown = 0
-    for limits in itertools.product((0, 4, 8), (0,), (0, 64, 128), (0, 64), (0,)):
+    for limits in itertools.product((0, 4, 8), (0,), (0, 64, 128), (0, 64), (0,), (0,)):
         spec = Spec(logical, limits)
         if is_infeasible(engine, spec):
             shown += 1

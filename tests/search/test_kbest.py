@@ -67,8 +67,8 @@ def test_a_spec_without_programs_has_no_k_best(target_named: Callable[[str], Tar
 @pytest.mark.parametrize(
     "text",
     [
-        "(Matmul(1×6×4×16, (f32, GL), (f32, GL), (f32, GL), serial), [64, 512, 512, 4096, 1048576])",
-        "(Max(4×16, (f32, GL), (f32, GL), serial), [64, 512, 512, 4096, 1048576])",
+        "(Matmul(1×6×4×16, (f32, GL), (f32, GL), (f32, GL), serial), [64, 512, 512, 4096, 0, 1048576])",
+        "(Max(4×16, (f32, GL), (f32, GL), serial), [64, 512, 512, 4096, 0, 1048576])",
     ],
 )
 def test_programs_of_one_form_are_printed_alike(text: str, avx2: Target) -> None:

@@ -30,7 +30,7 @@ GOALS = [
     ("x86_avx2", "Move(2×3×16, (bf16, GL, layout[0, 1, 2, 2oe16]), (f32, L1, col_major), serial)"),
     ("x86_avx2", "Move(4×6×8, (f32, GL, layout[1, 0, 2]), (f32, L1, layout[2, 0, 1]), serial)"),
     ("x86_avx2", "Matmul(1×6×8×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"),
-    ("x86_avx2", "Matmul(1×1×16×2048, (bf16, GL), (bf16, GL, row_major), (f32, GL), serial)"),
+    ("x86_avx2", "Matmul(1×1×16×2048, (bf16, L3), (bf16, L3, row_major), (f32, L3), serial)"),
     ("x86_avx2", "Move(8×12, (f32, GL, row_major), (f32, GL, col_major))"),
     ("x86_avx2", "Conv[stride=2](1×4×4×2×2×2×2, (f32, GL), (f32, GL, nhwc), (f32, GL), serial)"),
     ("x86_avx2", "Compose([Relu, Matmul], [(1×4×8, i32, GL), (1×8×8, i32, GL), (1×4×8, i32, GL)], serial)"),
@@ -83,7 +83,7 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
         # Memory is read in columns, or its layout is changed first.
         ("Matmul(1×1×64×16, (bf16, GL), (bf16, GL, col_major), (f32, GL), serial)", 0.9),
         # Rows lie a page apart.
-        ("Matmul(1×1×16×2048, (bf16, GL), (bf16, GL, row_major), (f32, GL), serial)", 0.9),
+        ("Matmul(1×1×16×2048, (bf16, L3), (bf16, L3, row_major), (f32, L3), serial)", 0.9),
         ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.78),
     ],
 )
@@ -104,18 +104,18 @@ def test_changes_of_layout_do_not_seem_free(text: str, share: float) -> None:
 @pytest.mark.slow
 def test_one_operand_at_a_time_gives_the_bound_of_all() -> None:
     """With all layouts at once the same bound took 63,683 abstract Specs."""
-    engine, spec = made("x86_avx2", "Matmul(1×24×512×48, (f32, GL), (f32, GL), (f32, GL), serial)")
+    engine, spec = made("x86_avx2", "Matmul(1×24×512×48, (f32, L3), (f32, L3), (f32, L3), serial)")
     (goal,) = engine.directory.nodes_of([spec])
     by_class = engine.core.costs(goal)[0]
     while not engine.core.lookup(goal):
         pass
-    assert engine.core.costs(goal)[0] > 1.25 * by_class
+    assert engine.core.costs(goal)[0] > 1.1 * by_class
     assert engine.core.progress.abstract_expansions < 20_000
 
 
-TEXT = "Matmul(1×6×40×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"
+TEXT = "Matmul(1×6×40×24, (f32, L3), (f32, L3, col_major), (f32, L3), serial)"
 #: A Spec with a program, but without a proof, after this many expansions without bounds by layout.
-LATE = "Matmul(1×7×9×13, (f32, GL), (f32, GL, col_major), (f32, GL), serial)", 11_000
+LATE = "Matmul(1×7×9×13, (f32, L3), (f32, L3, col_major), (f32, L3), serial)", 5_000
 
 
 def has_layout_bounds(search: SearchSession) -> bool:
@@ -174,7 +174,8 @@ def test_progress_has_bounds_while_layout_bounds_are_made(avx2: Target, monkeypa
     (place,) = [place for place, one in enumerate(events) if one.phase == Phase.LAYOUTS]
     before, there, after = events[place - 1 : place + 2]
     assert before.high is not None
-    assert (before.low, before.high) == (there.low, there.high)
+    assert before.low <= there.low
+    assert before.high == there.high
     assert after.high is not None
     assert there.low <= after.low <= after.high <= before.high
 

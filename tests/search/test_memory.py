@@ -14,7 +14,7 @@ from morello.search.budget import MemoryLimitReached, SearchBudget, budget_guard
 from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 
-TEXT = "(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 32, 64, 0, 0])"
+TEXT = "(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 32, 64, 0, 0, 0])"
 
 
 def steps(most: int) -> Callable[[], int]:

@@ -20,13 +20,13 @@ from morello.search.library import sources
 
 #: Specs with all kinds of steps, each searched with this budget; some have no program.
 SEARCHES = [
-    ("x86_avx2", "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])"),
-    ("x86_avx2", "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])"),
-    ("x86_avx2", "(Softmax(1×3, L1, L1), [12, 0, 128, 0, 0])"),
-    ("x86_avx2", "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0])"),
-    ("x86_avx2", "(Conv[padding=1](1×1×1×2×2×2×2, L1, L1, L1, serial), [12, 0, 64, 0, 0])"),
+    ("x86_avx2", "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0, 0])"),
+    ("x86_avx2", "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0, 0])"),
+    ("x86_avx2", "(Softmax(1×3, L1, L1), [12, 0, 128, 0, 0, 0])"),
+    ("x86_avx2", "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0, 0])"),
+    ("x86_avx2", "(Conv[padding=1](1×1×1×2×2×2×2, L1, L1, L1, serial), [12, 0, 64, 0, 0, 0])"),
     ("x86_avx2", "Matmul(1×4×4×4, GL, GL, GL)"),
-    ("x86_avx512", "(Maximum(1×1×7×1, (u8, L2), (u8, L2), (u32, L2)), [64, 2048, 0, 524288, 2147483648])"),
+    ("x86_avx512", "(Maximum(1×1×7×1, (u8, L2), (u8, L2), (u32, L2)), [64, 2048, 0, 524288, 0, 2147483648])"),
 ]
 BUDGET = 200
 FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")

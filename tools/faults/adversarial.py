@@ -62,7 +62,7 @@ def kinds() -> Iterator[tuple[str, Callable[[sqlite3.Connection], None]]]:
     for column in ("fingerprint", "target", "levels", "labels", "steps"):
         for text in _TEXTS:
             yield f"{column} = {text}", _statement(f"UPDATE tables SET {column} = {text} WHERE {_GOAL}")
-    for column in range(5 + 2 * 9):
+    for column in range(5 + 2 * 10):
         for number in _NUMBERS:
             yield f"column {column} = {number}", _matrix(lambda one, at=column, to=number: _set(one, at, to))
     yield "cheaper", _matrix(lambda one: _add(one, 19, -1))
@@ -95,7 +95,7 @@ def _matrix(edit: Callable[[Ints], Ints]) -> Callable[[sqlite3.Connection], None
 
     def change(connection: sqlite3.Connection) -> None:
         for number, data in connection.execute(f"SELECT labels, boxes FROM tables WHERE {_GOAL}").fetchall():
-            matrix = np.frombuffer(zlib.decompress(data), dtype="<i8").reshape(-1, 5 + 2 * 9).copy()
+            matrix = np.frombuffer(zlib.decompress(data), dtype="<i8").reshape(-1, 5 + 2 * 10).copy()
             changed = zlib.compress(edit(matrix).tobytes())
             connection.execute("UPDATE tables SET boxes = ? WHERE labels = ?", (changed, number))
 

@@ -125,7 +125,7 @@ def _print_features(described: api.TargetDescription) -> None:
 def _print_levels(described: api.TargetDescription) -> None:
     columns = [Column("level"), Column("kind", spare=1), Column("capacity", number=True)]
     columns += [Column(heading, number=True, spare=2) for heading in ("unit", "divisions")]
-    columns += [Column("hit cost", number=True), Column("miss cost", number=True)]
+    columns += [*(Column(f"{cost} cost", number=True) for cost in ("hit", "miss", "start"))]
     columns += [Column("alignment", number=True, spare=5), Column("vectors", spare=3), Column("moves to", spare=4)]
     rows = [
         (
@@ -136,6 +136,7 @@ def _print_levels(described: api.TargetDescription) -> None:
             f"{level.grid.divisions:,}",
             str(level.hit_cost),
             str(level.miss_cost),
+            str(level.start_cost),
             size(level.alignment),
             ", ".join(map(size, level.vectors)) or "–",
             ", ".join(level.destinations) or "–",

@@ -29,9 +29,9 @@ from tools.fuzz.sweep import toy_plugin
 
 #: What the cheapest programs cost on x86_avx2 as it is declared; each takes search a while to prove.
 OPTIMA = {
-    "Matmul(1×512×512×512, (f32, GL), (f32, GL), (f32, GL), serial)": 91_061_556,
-    "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)": 211_132,
-    "Relu(64×1024, (f32, GL), (f32, GL), serial)": 673_104,
+    "Matmul(1×512×512×512, (f32, GL), (f32, GL), (f32, GL), serial)": 96_661_058,
+    "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)": 251_511,
+    "Relu(64×1024, (f32, GL), (f32, GL), serial)": 854_544,
 }
 
 
@@ -64,7 +64,7 @@ def test_no_program_of_a_drawn_spec_costs_less(name: str, number: int) -> None:
 def test_one_tensor_may_be_several_operands(avx2: Target) -> None:
     """The square of a tensor has it as both of its operands, but in memory once."""
     op = "Compose([y = Relu(z), z = Mul(x, x)], [x: (1×64, f32, GL), y: (1×64, f32, GL)], serial)"
-    spec = attrs.evolve(parse_spec(op, avx2), limits=avx2.limits((64, 512, 512, 0, 1 << 30)))
+    spec = attrs.evolve(parse_spec(op, avx2), limits=avx2.limits((64, 512, 512, 0, 0, 1 << 30)))
     result = examine(spec, avx2, seconds=None)
     assert result.cost is not None
     assert result.holds
@@ -74,7 +74,7 @@ def test_one_tensor_may_be_several_operands(avx2: Target) -> None:
 def test_no_program_of_a_product_in_little_memory_costs_less(avx2: Target) -> None:
     """Values come more than once, so that all terms matter."""
     spec = parse_spec("MatmulAccum(1×16×16×16, (f32, L2), (f32, L2), (f32, L2), serial)", avx2)
-    result = examine(attrs.evolve(spec, limits=avx2.limits((64, 512, 512, 0, 1 << 30))), avx2, seconds=None)
+    result = examine(attrs.evolve(spec, limits=avx2.limits((64, 512, 512, 0, 0, 1 << 30))), avx2, seconds=None)
     assert result.proven
     assert result.holds
     assert any(cut.rate for cut in result.certified.cuts)
@@ -92,7 +92,7 @@ DRAWN = [
     "Compose([Relu, Matmul], [(1×{m}×{k}, f32, GL), (1×{k}×{n}, f32, GL), (1×{m}×{n}, f32, GL)], serial)",
 ]
 SIZES = st.tuples(st.integers(1, 6), st.integers(1, 5), st.sampled_from([1, 3, 8, 16]))
-MEMORIES = st.sampled_from([None, (64, 512, 256, 512, 1 << 30), (64, 512, 1024, 4096, 1 << 30)])
+MEMORIES = st.sampled_from([None, (64, 512, 256, 512, 0, 1 << 30), (64, 512, 1024, 4096, 0, 1 << 30)])
 
 
 def programs(
@@ -162,7 +162,7 @@ def test_what_begins_in_fast_memory_need_not_come_there(avx2: Target) -> None:
     text = "Matmul(1×32×32×32, (f32, {0}), (f32, {0}), (f32, {0}), serial)"
     far, near = (certificate(parse_spec(text.format(level), avx2), avx2) for level in ("GL", "L1"))
     assert near.cost <= far.cost
-    assert [cut.touched for cut in near.cuts[1:]] == [0, 0]
+    assert [cut.touched for cut in near.cuts[1:]] == [0, 0, 0]
 
 
 def test_memory_inside_counts_limits(avx2: Target) -> None:
@@ -173,7 +173,7 @@ def test_memory_inside_counts_limits(avx2: Target) -> None:
 
 def test_a_spec_without_programs_has_a_bound_nonetheless(avx2: Target) -> None:
     spec = parse_spec("Matmul(1×8×8×8, (f32, GL), (f32, GL), (f32, GL))", avx2)
-    found = certificate(attrs.evolve(spec, limits=(0,) * 5), avx2)
+    found = certificate(attrs.evolve(spec, limits=(0,) * 6), avx2)
     verify(found)
     assert found.cost >= 1
 

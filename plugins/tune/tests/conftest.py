@@ -12,7 +12,7 @@ from morello.api.goals import Goal
 from morello.search.budget import SearchBudget
 
 #: Little memory, so that small products have several tiles in each level.
-LIMITS = "[64, 512, 512, 4096, 1048576]"
+LIMITS = "[64, 512, 512, 4096, 0, 1048576]"
 SPECS = {
     "product": f"(Matmul(1×24×16×32, (f32, GL), (f32, GL), (f32, GL), serial), {LIMITS})",
     "shared": "Matmul(1×16×16×32, (f32, GL), (f32, GL), (f32, GL))",

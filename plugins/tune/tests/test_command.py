@@ -82,7 +82,7 @@ def test_json_has_the_printed_facts(cli: Cli, write: Write) -> None:
 
 @pytest.mark.slow
 def test_the_k_best_of_the_model_are_compared_with_the_clock(cli: Cli, write: Write) -> None:
-    text = "spec one = (Matmul(1×6×4×16, GL, GL, GL, serial), [64, 512, 512, 4096, 1048576])\n"
+    text = "spec one = (Matmul(1×6×4×16, GL, GL, GL, serial), [64, 512, 512, 4096, 0, 1048576])\n"
     result = cli("tune", write(text), "--no-db", "--proposer", "kbest", "--top", "4")
     assert result.exit_code == 0, result.stderr
     assert "clock and model order" in result.stdout

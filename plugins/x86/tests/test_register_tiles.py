@@ -220,11 +220,11 @@ def test_operands_that_come_from_afar_overlap_with_the_sums_of_large_tiles() -> 
         near, rhs = "L1, row_major", f"{level}, row_major{how}"
         return cost(16, product("Matmul", (rows, 128, 64), near, rhs, near))
 
-    assert price(6, "L1") < price(6, "GL") < 1.2 * price(6, "L1")
-    assert price(1, "GL") > 1.5 * price(1, "L1")
-    assert price(6, "GL") < price(6, "GL", ", c1") < 1.3 * price(6, "GL")
-    assert price(2, "GL", ", c1, s2048") > 1.1 * price(2, "GL", ", c1")
-    assert price(2, "GL", ", c1, s4096") > 1.1 * price(2, "GL", ", c1, s2048")
+    assert price(6, "L1") < price(6, "L3") < 1.2 * price(6, "L1")
+    assert price(1, "L3") > 1.5 * price(1, "L1")
+    assert price(6, "L3") < price(6, "L3", ", c1") < 1.3 * price(6, "L3")
+    assert price(2, "L3", ", c1, s2048") > 1.1 * price(2, "L3", ", c1")
+    assert price(2, "L3", ", c1, s4096") > 1.1 * price(2, "L3", ", c1, s2048")
 
 
 def test_rows_that_evict_one_another_from_the_nearest_level_come_from_the_next() -> None:

@@ -92,7 +92,7 @@ def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kerne
 def cost(plugin: TargetPlugin, shape: tuple[int, int, int], state: str = "") -> int:
     """Return the cost of a product whose matrix comes from beyond L2, by rows."""
     target = Registry.of(x86=plugin).target(plugin.target)
-    spec = parse_spec(product(shape, "L1", f"GL, row_major{state}", "L1"), target).logical
+    spec = parse_spec(product(shape, "L1", f"L3, row_major{state}", "L1"), target).logical
     return int(target.kernels_by_name[KERNEL].cost(spec, target))
 
 
@@ -107,7 +107,7 @@ def test_long_rows_cost_as_much_as_adjacent_ones() -> None:
 def test_wide_vectors_wait_for_each_row_to_begin() -> None:
     """They leave too little to compute meanwhile, even for rows as long as a page."""
     short, long = (1, 64, 64), (1, 64, 1024)
-    assert 1.1 * cost(AVX512, long) < cost(AVX512, long, ", c1") < 1.4 * cost(AVX512, long)
+    assert 1.1 * cost(AVX512, long) < cost(AVX512, long, ", c1") < 1.5 * cost(AVX512, long)
     assert cost(AVX512, short, ", c1") > 1.5 * cost(AVX512, short)
     assert cost(AVX512, short, ", c1, s4096") > 1.05 * cost(AVX512, short, ", c1")
     assert cost(AVX512, long, ", c1, s4096") == cost(AVX512, long, ", c1")

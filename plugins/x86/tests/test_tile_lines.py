@@ -50,6 +50,7 @@ def test_what_lines_cost_is_found(size: int) -> None:
     levels = {
         "L1": _FREE,
         "L2": Lines(stream=20, run=2, apart=4, out=7, half_page=35, page=70),
+        "L3": Lines(stream=30, run=1, apart=9, out=9, half_page=50, page=90),
         "GL": Lines(stream=60, run=12, apart=90, out=30, half_page=100, page=160),
     }
     found = measure(size, Known(size, levels))
@@ -60,4 +61,4 @@ def test_what_lines_cost_is_found(size: int) -> None:
 
 @pytest.mark.parametrize("size", [32, 64])
 def test_where_all_is_as_near_lines_cost_nothing(size: int) -> None:
-    assert set(measure(size, Known(size, dict.fromkeys(("L1", "L2", "GL"), _FREE))).values()) == {_FREE}
+    assert set(measure(size, Known(size, dict.fromkeys(("L1", "L2", "L3", "GL"), _FREE))).values()) == {_FREE}

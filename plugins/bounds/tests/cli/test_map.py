@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from morello_bounds.mappers.bayesian import bayesian
 
-ONE = "spec one = (Matmul(1×4×4×8, (f32, GL), (f32, GL), (f32, GL), serial), [64, 512, 512, 2048, 1048576])\n"
+ONE = "spec one = (Matmul(1×4×4×8, (f32, GL), (f32, GL), (f32, GL), serial), [64, 512, 512, 2048, 8192, 1048576])\n"
 TWO = ONE.replace("one", "two").replace("1×4×4×8", "1×4×8×8")
 PLAIN = "spec one = Matmul(1×4×4×8, (f32, GL), (f32, GL), (f32, GL), serial)\n"
 OPTIONS = ("--no-db", "--profile", "base")
@@ -25,7 +25,7 @@ def test_json_adds_up(cli, write):
     assert hybrid["cost"] <= lp["cost"]
     assert lp["schedule"]
     assert not lp["refused"]
-    assert [*lp["bytes"]] == ["L1 ⇄ VRF", "L2 ⇄ L1", "GL ⇄ L2"] == [*report["bound"]["bytes"]]
+    assert [*lp["bytes"]] == ["L1 ⇄ VRF", "L2 ⇄ L1", "L3 ⇄ L2", "GL ⇄ L3"] == [*report["bound"]["bytes"]]
 
 
 @pytest.mark.slow
@@ -133,5 +133,5 @@ def test_what_goes_wrong(cli, write, refused):
     refused(cli("map", "none.spec", *COMPARED), "none.spec")
     assert cli("map", *COMPARED).exit_code == 2
     # One point has no tiles.
-    text = "spec one = (Matmul(1×1×1×1, (f32, L1), (f32, L1), (f32, L1), serial), [64, 512, 0, 0, 0])\n"
+    text = "spec one = (Matmul(1×1×1×1, (f32, L1), (f32, L1), (f32, L1), serial), [64, 512, 0, 0, 0, 0])\n"
     refused(cli("map", write(text), "--mapper", "lp", *OPTIONS), "one, lp: it proposes nothing for this Spec")

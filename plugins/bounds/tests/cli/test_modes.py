@@ -56,7 +56,7 @@ def test_the_table_of_sensitivity_agrees_with_json(cli, write):
     assert result.exit_code == 0, result.stderr
     (report,) = json.loads(cli(*arguments, "--json").stdout)
     shown = {tuple(line.split()[:2]): line.split() for line in result.stdout.splitlines() if line.endswith("%")}
-    assert len(report["inputs"]) == 9
+    assert len(report["inputs"]) == 11
     assert (report["samples"], report["seed"], report["of"]) == (8, 0, "bound")
     for one in report["inputs"]:
         assert float(shown[one["name"], one["kind"]][6]) == pytest.approx(100 * max(0, one["in_all"]), abs=0.51)

@@ -37,7 +37,7 @@ from morello.schedule import Statement, Subschedule, schedule_text
 from morello.testing.trials import Trials
 
 #: Little memory, so that small products have several tiles in each level.
-LIMITS = "[64, 512, 512, 2048, 1048576]"
+LIMITS = "[64, 512, 512, 2048, 8192, 1048576]"
 #: All but that for windows, with few trials.
 FOR_PRODUCTS = [one for one in STANDARD if one not in (BO, CONV_LP)]
 if importlib.util.find_spec("sklearn"):
@@ -194,7 +194,7 @@ def test_threads_share_tiles_first() -> None:
 
 def test_boundary_tiles_are_left_to_search() -> None:
     """With sizes that do not divide, the steps after the loop are for its main tiles."""
-    goal = product(11, 4, 13, limits="[64, 512, 512, 1024, 1048576]")
+    goal = product(11, 4, 13, limits="[64, 512, 512, 1024, 4096, 1048576]")
     schedules = [
         *tiling_plans(goal.spec, goal.target, lambda context: ((1, min(2, context.nest.sizes[1]), 4, 13), (0,)))
     ]

@@ -134,10 +134,16 @@ def tiling_plans(
 
 
 def tiled_levels(spec: Spec, target: Target) -> list[int]:
-    """Return the levels with tiles, by number, slowest first."""
+    """Return the levels with tiles, by number, slowest first: those that moves lead to."""
     names = {state.level for state in spec.logical.states}
     slowest = max(number for number, level in enumerate(target.levels) if level.name in names)
-    return [number for number in range(slowest - 1, -1, -1) if not target.levels[number].is_register]
+    found: list[int] = []
+    for number in range(slowest, -1, -1):
+        level = target.levels[number]
+        if level.name in names:
+            names.update(level.destinations)
+            found += [number] if number < slowest and not level.is_register else []
+    return found
 
 
 def _windows(nest: Nest, unit: int) -> frozenset[int]:

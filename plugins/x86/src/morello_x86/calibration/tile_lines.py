@@ -27,9 +27,8 @@ from morello_x86.kernels.tile_cost import PAGE_BYTES, Lines, smooth_maximum
 _TILES = {32: ((1, 2), (6, 2)), 64: ((1, 1), (14, 1), (1, 3), (8, 3))}
 #: Steps of k.
 _STEPS = 128
-#: Bytes of a walk, by level. Costs of memory are the mean of a walk in a cache behind L2 and of one in memory: a single
-#: fit of both would count streaming as friction. A walk through L1 is one tile, again and again.
-_WALKED = {"L1": (0,), "L2": (384 << 10,), "GL": (6 << 20, 48 << 20)}
+#: Bytes of a walk, by level. A walk through L1 is one tile, again and again.
+_WALKED = {"L1": 0, "L2": 384 << 10, "L3": 6 << 20, "GL": 96 << 20}
 #: Bytes before them that stay in L1.
 _NEAR = 40 << 10
 #: Bytes between rows, by the field of `Lines` that they measure: no power of two, half a page, and a page.
@@ -131,40 +130,33 @@ static void {case.name}(void *memory) {{
 
 
 def cases_of(size: int) -> dict[str, list[Case]]:
-    """Return the cases of each level: as many for each number of bytes that are walked through."""
+    """Return the cases of each level."""
     found: dict[str, list[Case]] = {}
     for level, walked in _WALKED.items():
         own = found.setdefault(level, [])
-        for (place, bytes_), (rows, vectors) in itertools.product(enumerate(walked), _TILES[size]):
-            name = f"{level}_{place}_{rows}x{vectors}"
-            own.append(Case(name, rows, vectors, "rhs", 0, bytes_))
-            own += [Case(f"{name}_{which}", rows, vectors, "rhs", pitch, bytes_) for which, pitch in _PITCHES.items()]
+        for rows, vectors in _TILES[size]:
+            name = f"{level}_{rows}x{vectors}"
+            own.append(Case(name, rows, vectors, "rhs", 0, walked))
+            own += [Case(f"{name}_{which}", rows, vectors, "rhs", pitch, walked) for which, pitch in _PITCHES.items()]
             if rows > 1:
                 pitch = _PITCHES["apart"]
-                own += [Case(f"{name}_{which}", rows, vectors, which, pitch, bytes_) for which in ("lhs", "out")]
+                own += [Case(f"{name}_{which}", rows, vectors, which, pitch, walked) for which in ("lhs", "out")]
     return found
 
 
 def measure(size: int, meter: Meter) -> Mapping[str, Lines]:
-    """Return what lines of L1, L2 and memory cost tiles in vectors of `size` bytes on this machine."""
+    """Return what lines of each level cost tiles in vectors of `size` bytes on this machine."""
     walks = Walks(size)
     cases = cases_of(size)
     every = list(itertools.chain(*cases.values()))
     source = "\n".join(["#include <immintrin.h>", "#include <stddef.h>", *map(walks.function, every)])
     times = meter.units(source, [case.name for case in every])
     calls = {case: time / walks.calls(case) for case, time in zip(every, times, strict=True)}
-    near = {tile: calls[Case(f"L1_0_{tile[0]}x{tile[1]}", *tile, "rhs")] for tile in _TILES[size]}
+    near = {tile: calls[Case(f"L1_{tile[0]}x{tile[1]}", *tile, "rhs")] for tile in _TILES[size]}
     taken = {one: Taken(one, calls[one], near[one.rows, one.vectors], *walks.shape(one)) for one in every}
-    found = {
-        level: _mean([_fitted([taken[one] for one in own if one.walked == walked]) for walked in _WALKED[level]])
-        for level, own in cases.items()
-    }
+    found = {level: _fitted([taken[one] for one in own]) for level, own in cases.items()}
     # Tables of tiles have the cost with all in L1, except for rows that evict one another.
     return {**found, "L1": found["L1"]._replace(stream=0, run=0, out=0)}
-
-
-def _mean(fits: Sequence[Lines]) -> Lines:
-    return Lines(*np.rint(np.mean(fits, axis=0)).astype(int).tolist())
 
 
 def _fitted(taken: Sequence[Taken]) -> Lines:

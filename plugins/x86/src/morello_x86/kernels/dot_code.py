@@ -258,7 +258,7 @@ def in_columns(kernel: Microkernel, product: DotProduct, computing: Computing) -
     return attrs.evolve(
         kernel,
         name=kernel.name.replace("DotProductLoop", "RowTimesColumns"),
-        operands=(lhs, attrs.evolve(rhs, levels=("L2", "GL")), attrs.evolve(out, levels=("L1",))),
+        operands=(lhs, attrs.evolve(rhs, levels=("L2", "L3", "GL")), attrs.evolve(out, levels=("L1",))),
         shape=(*kernel.shape[:3], Multiple(of=_FOUR)),
         cost=cost,
         registers={"VRF": _REGISTERS},

@@ -68,7 +68,7 @@ _ZEROING = (
     touching_kernel(
         name="MemsetZero",
         op=FillZero(),
-        takes="n, L1/L2/GL",
+        takes="n, L1/L2/L3/GL",
         # Unlike in [Kaufman2025], every line is touched; a call takes half a cycle.
         emit=_zero_memory,
     ),
@@ -86,7 +86,7 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
             cost=per_vector(HALF_CYCLE),
             template=_fill_vector,
         ),
-        touching_kernel(name=f"{op.value}Loop", op=op, takes="n, L1/L2/GL", emit=_fill_memory),
+        touching_kernel(name=f"{op.value}Loop", op=op, takes="n, L1/L2/L3/GL", emit=_fill_memory),
     )
 
 
@@ -127,7 +127,7 @@ PADDING = (
     Microkernel(
         name="PadRows",
         op=Pad,
-        takes="n, L1/L2/GL row_major, L1/L2/GL row_major",
+        takes="n, L1/L2/L3/GL row_major, L1/L2/L3/GL row_major",
         same=("dtype",),
         cost=_pad_cost,
         emit=_pad,
@@ -240,7 +240,7 @@ BROADCASTS = (
     touching_kernel(
         name="BroadcastLoop",
         op=Broadcast,
-        takes="n, RF/L1/L2/GL, L1/L2/GL",
+        takes="n, RF/L1/L2/L3/GL, L1/L2/L3/GL",
         same=("dtype",),
         # One value fills a tensor of any layout; more of them are copied as they lie.
         when=lambda spec: _single(spec) if not _outermost(spec) else True,
@@ -250,7 +250,7 @@ BROADCASTS = (
     touching_kernel(
         name="OnePrefixCopy",
         op=OnePrefix,
-        takes="n, L1/L2/GL, L1/L2/GL",
+        takes="n, L1/L2/L3/GL, L1/L2/L3/GL",
         same=("dtype",),
         when=_prefixed,
         emit=_copy,

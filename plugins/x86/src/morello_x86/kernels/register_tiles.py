@@ -81,7 +81,7 @@ def _in_strips(state: OperandState) -> bool:
 def _fetches(spec: LogicalSpec, taken: int) -> bool:
     """Return True for a right-hand side whose rows, from beyond L2, are too far apart for the core to foresee."""
     rhs = spec.states[1]
-    return rhs.level == "GL" and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
+    return rhs.level in ("L3", "GL") and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
 
 
 def loads_tails(lanes: Lanes, columns: Num) -> Mask:

@@ -35,8 +35,12 @@ _PASS = 40
 
 
 def of_row(row: Num, passes: int, spec: LogicalSpec, machine: Machine, computing: Num) -> Num:
-    """Return the cost of `computing` while operands come from memory: in each pass, if caches do not keep a `row`."""
-    traffic = sum(machine.move_cost(tensor) for tensor in spec.operands)
+    """Return the cost of `computing` while operands come from memory: in each pass, if caches do not keep a `row`.
+
+    Rows are fetched ahead, so that none of them waits for its first line.
+    """
+    starts = sum(machine.level(state.level).start_cost for state in spec.states)
+    traffic = sum(machine.move_cost(tensor) for tensor in spec.operands) - starts
     traffic = choose(row > machine.level("L2").capacity, passes * traffic, traffic)
     return choose(traffic > computing, traffic, computing)
 

@@ -37,9 +37,9 @@ _MOST = 8
 _PERCENT = {32: 137, 64: 112}
 #: Percent of a row's multiply-adds that it takes besides to make bf16 of the matrix f32.
 _WIDENING = {32: 96, 64: 80}
-#: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers restart, by bytes of a
-#: vector: computing in narrow ones hides it. Measured with 4 and 16 MiB on a core of Zen 5, and so is what follows.
-_RUN = {32: 0, 64: 700}
+#: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers restart, by level and bytes
+#: of a vector: computing in narrow ones hides that of L3. Measured on cores of Zen 5 (L3, and what follows) and Zen 4.
+_RUN = {"L3": {32: 0, 64: 700}, "GL": {32: 2000, 64: 2000}}
 #: Bytes of L1, and tenths of a cycle for a line of sums that it does not keep from one turn to the next.
 _L1, _SPILLED = 48 << 10, {32: 0, 64: 30}
 #: Tenths of a cycle for a call, and for each turn through the columns.
@@ -153,12 +153,18 @@ def _cost(adds: MultiplyAdd, size: int) -> Combined:
         return cycles_of(machine, adds, size).reading_rows(spec)
 
     def matrix(spec: LogicalSpec, machine: Machine) -> Taken:
-        stream, friction = cycles_of(machine, adds, size).reading_matrix(spec)
-        return stream, friction + (spec.operand(1).runs * _RUN[size] if spec.states[1].level == "GL" else 0)
+        stream, friction = cycles_of(machine, adds, size).reading(spec, 1)
+        level = spec.states[1].level
+        if level in _RUN:
+            friction = friction + spec.operand(1).runs * _RUN[level][size]
+        # Cores that compute several rows do not look as far ahead as memory is away.
+        waits = (spec.shape[1] > 1) & (level == "GL")
+        return choose(waits, 0, stream), friction + choose(waits, stream, 0)
 
     def sums(spec: LogicalSpec, machine: Machine) -> Taken:
         _, m, _, n = spec.shape
-        spilled = (m + _TAKEN) * n * F32.bytes > _L1
+        # Waiting for memory hides what L2 is asked for meanwhile.
+        spilled = ((m + _TAKEN) * n * F32.bytes > _L1) & (spec.states[1].level != "GL")
         return choose(spilled, _turns(spec) * spec.operand(2).lines(LINE) * _SPILLED[size], 0), _CALL
 
     return overlapping(computing, rows, matrix, sums)

@@ -79,7 +79,8 @@ class TileCycles:
 
     `tiles` are those that were measured. For the others there are `latency` and `add`, of a multiply-add that waits
     for the one before and of one that does not, and `load`, all in hundredths of a cycle. `mask` is what loading a
-    vector that is not full adds to a step. Few sums are kept `in_parts`. `levels` say what lines take.
+    vector that is not full adds to a step. Few sums are kept `in_parts`. `levels` say what lines take, and `start` what
+    each operand takes besides: the start cost of its level.
     """
 
     values: int
@@ -89,6 +90,7 @@ class TileCycles:
     load: int
     mask: int
     levels: Mapping[str, Lines]
+    start: Mapping[str, int]
     taken: int = 1
     in_parts: bool = False
 
@@ -157,29 +159,16 @@ class TileCycles:
         apart = k * state.dtype.bytes % PAGE_BYTES == 0 if state.contiguous else True
         return stream, friction + choose((m > _ROWS) & apart, lhs.lines(LINE) * _EVICTED, 0)
 
-    def reading_matrix(self, spec: LogicalSpec) -> Taken:
-        """Return the same for right-hand sides. From beyond L2, a single short row takes a while to begin.
-
-        The next may be anywhere. Without that, products of one step each would cost less than one of all steps, whose
-        rows have a known distance.
-        """
-        stream, friction = self.reading(spec, 1)
-        rhs = spec.operand(1)
-        if rhs.state.level != "GL":
-            return stream, friction
-        short = np.maximum(_PAGE - rhs.lines_of_run(LINE), 0)
-        return stream, friction + choose(rhs.shape[1] <= self.taken, self.levels["GL"].page * short // _PAGE, 0)
-
     def _reading(self, operand: TensorSpec, level: str) -> Taken:
         """Return what the runs of an operand take from a level: what overlaps with sums, and what does not."""
         lines = self.levels[level]
         spaced = lines.spaced(operand.state.spacing)
-        if not (lines.stream or lines.run or lines.apart or spaced):
+        if not (lines.stream or lines.run or lines.apart or spaced or self.start[level]):
             return 0, 0
         runs, long = operand.runs, operand.lines_of_run(LINE)
         short = np.maximum(_PAGE - long, 0)
         stream = runs * long * lines.stream + runs * spaced * short // _PAGE
-        return stream, runs * long * lines.run + (runs - 1) * lines.apart * short // _PAGE
+        return stream, self.start[level] + runs * long * lines.run + (runs - 1) * lines.apart * short // _PAGE
 
 
 def cost_of_tiles(cycles: Callable[[Machine], TileCycles]) -> Combined:
@@ -187,7 +176,7 @@ def cost_of_tiles(cycles: Callable[[Machine], TileCycles]) -> Combined:
     return overlapping(
         lambda spec, machine: cycles(machine).sums(spec, *spec.shape[1:]),
         lambda spec, machine: cycles(machine).reading_rows(spec),
-        lambda spec, machine: cycles(machine).reading_matrix(spec),
+        lambda spec, machine: cycles(machine).reading(spec, 1),
         lambda spec, machine: cycles(machine).writing(spec),
     )
 

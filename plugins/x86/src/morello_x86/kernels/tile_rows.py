@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from morello.plugins.measure import Rows
 
-#: By bytes of a vector, a row of `Lines` for each level: L1, L2, and GL, which is L3. Rows at other distances than
+#: By bytes of a vector, a row of `Lines` for each level: L1, L2, L3 and GL. Rows at other distances than
 #: multiples of a page take next to nothing. Wide tiles read two lines of a row and more, and fetch those ahead that are
 #: a page apart: 8×48 and 4×64 take 0 to 6 tenths of a cycle longer a step from L2 than from L1, and 2 to 9 from L3.
 LEVEL_LINES: Mapping[int, Rows] = {
-    32: ((0, 0, 2, 0, 0, 0), (14, 1, 10, 10, 10, 80), (25, 2, 20, 60, 60, 110)),
-    64: ((0, 0, 2, 0, 0, 0), (14, 1, 1, 10, 10, 80), (25, 2, 3, 60, 20, 50)),
+    32: ((0, 0, 2, 0, 0, 0), (14, 1, 10, 10, 10, 80), (25, 1, 20, 10, 60, 110), (53, 8, 100, 130, 60, 60)),
+    64: ((0, 0, 2, 0, 0, 0), (14, 1, 1, 10, 10, 80), (25, 1, 3, 10, 20, 50), (53, 8, 100, 130, 60, 60)),
 }
 
 #: By family and bytes of a vector, in hundredths of a cycle: a multiply-add that waits, one that does not, and a load.

@@ -13,7 +13,7 @@ from morello_x86.kernels.tile_rows import LEVEL_LINES, LIMITS, ROWS
 
 #: A row for each of `LEVELS`, in tenths of a cycle: the fields of `Lines`.
 LINES = "tile_lines"
-LEVELS = ("L1", "L2", "GL")
+LEVELS = ("L1", "L2", "L3", "GL")
 
 
 def tiles_table(adds: MultiplyAdd) -> str:
@@ -48,22 +48,24 @@ def tables(size: int) -> Tables:
 
 
 def shipped_cycles(adds: MultiplyAdd, size: int) -> TileCycles:
-    """Return the shipped costs of tiles in vectors of `size` bytes."""
-    return _cycles_in(_shipped(adds, size), adds, size)
+    """Return the shipped costs of tiles in vectors of `size` bytes, without start costs."""
+    return _cycles_in(_shipped(adds, size), adds, size, (0,) * len(LEVELS))
 
 
 def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
     """Return the costs of tiles in vectors of `size` bytes on a machine."""
-    return _cycles_in(machine.tables, adds, size)
+    return _cycles_in(machine.tables, adds, size, tuple(machine.level(name).start_cost for name in LEVELS))
 
 
-def _cycles_in(found: Tables, adds: MultiplyAdd, size: int) -> TileCycles:
+def _cycles_in(found: Tables, adds: MultiplyAdd, size: int, starts: tuple[int, ...]) -> TileCycles:
     rows = (found[name] for name in (tiles_table(adds), limits_table(adds), LINES))
-    return _cycles(size // adds.sum_bytes, adds.taken, adds.in_parts, *rows)
+    return _cycles(size // adds.sum_bytes, adds.taken, adds.in_parts, starts, *rows)
 
 
 @cache
-def _cycles(values: int, taken: int, in_parts: bool, tiles: Rows, limits: Rows, lines: Rows) -> TileCycles:
+def _cycles(
+    values: int, taken: int, in_parts: bool, starts: tuple[int, ...], tiles: Rows, limits: Rows, lines: Rows
+) -> TileCycles:
     latency, add, load, mask = limits[0]
     return TileCycles(
         values=values,
@@ -74,5 +76,6 @@ def _cycles(values: int, taken: int, in_parts: bool, tiles: Rows, limits: Rows, 
         load=load,
         mask=mask,
         levels=dict(zip(LEVELS, starmap(Lines, lines), strict=True)),
+        start=dict(zip(LEVELS, starts, strict=True)),
         in_parts=in_parts,
     )
