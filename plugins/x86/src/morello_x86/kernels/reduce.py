@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div, choose
@@ -82,18 +83,18 @@ def fold(
     count = int(site.operand(operands[0]).tensor.volume) // values
     in_registers = any(site.operand(index).in_registers for index in operands)
     sums = [site.fresh("part") for _ in range(1 if in_registers else max(1, min(count, ACCUMULATORS)))]
-    add = combine(site, combining, dtype, values)
     initial = f"{repeat(site, dtype, values)}({literal(neutral(combining, dtype), dtype)})"
+    add = partial(combine, site, combining, dtype, values)
     for name in sums:
         site.line(f"    {kind} {name} = {initial};")
     for place in places(site, values, operands, len(sums)):
         name = sums[place.turn]
         one = term(place)
-        combined = f"{add}({one}" if isinstance(one, str) else f"{PREFIX[4 * values]}_fmadd_ps({one[0]}, {one[1]}"
+        combined = f"{add()}({one}" if isinstance(one, str) else f"{PREFIX[4 * values]}_fmadd_ps({one[0]}, {one[1]}"
         place.line(f"{name} = {combined}, {name});")
     total = sums[0]
     for other in sums[1:]:
-        total = f"{add}({total}, {other})"
+        total = f"{add()}({total}, {other})"
     result = site.fresh("result")
     site.line(f"    const {dtype.c_name} {result} = {combine_lanes(site, combining, dtype, values)}({total});")
     return result
