@@ -369,7 +369,8 @@ class SearchSession:
             self._solver = self._with(kept.renewed(recalls))
             return self._solver
         kept = None
-        counted = self._budget.expansions is not None
+        # A deadline ends set-up too; only searches without one have to be cut short.
+        counted = self._budget.seconds is None and self._budget.expansions is not None
         with budget_guard(self._budget.memory, self._budget.deadline, counted=counted), uncollected():
             engine = Engine(
                 self._seeds,
