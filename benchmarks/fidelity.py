@@ -41,18 +41,20 @@ from morello.plugins.profile_choice import microarchitectures
 from morello.run.timing import duration
 
 SPECS = (
-    "64³",
     "100³",
-    "256³",
-    "512³",
     "37×101×53",
     "49×2048×512",
-    "8×2048×2048",
-    "16×64³",
+    "128×768×3072",
+    "1536³",
+    "64×256×3136",
+    "1×4096×4096",
+    "32×4096×4096",
     "u8·i8→i32 256³",
-    "bf16 1×2048×16384 columns",
+    "conv 128,128,28,3",
+    "conv 512,128,28,1",
+    "LayerNorm 4096×768",
     "softmax 1024×1024",
-    "transpose 1024²",
+    "attention 128×64",
 )
 TARGETS = ("x86_avx2", "x86_avx512")
 _ROUNDS = 7

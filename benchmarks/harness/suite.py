@@ -102,6 +102,14 @@ def _layer_norm(m: int, n: int) -> Problem:
     return Problem(f"LayerNorm {m}×{n}", "rows", "layer norm", (spec,), shapes, (1, m, n), ("f32",) * 4)
 
 
+def _conv(filters: int, channels: int, size: int, side: int) -> Problem:
+    around = f"[padding={side // 2}]" if side > 1 else ""
+    spec = f"Conv{around}(1×{filters}×{channels}×{size}×{size}×{side}×{side}, (f32, GL), (f32, GL), (f32, GL), serial)"
+    shapes, shape = ((1, channels, size, size), (filters, channels, side, side)), (1, filters, size, size)
+    name, flops = f"conv {filters},{channels},{size},{side}", 2 * filters * channels * (size * side) ** 2
+    return Problem(name, "convolutions", "conv", (spec,), shapes, shape, ("f32",) * 3, flops)
+
+
 def _transpose(size: int) -> Problem:
     spec = f"Move({size}×{size}, (f32, GL, row_major), (f32, GL, col_major), serial)"
     shape = (size, size)
@@ -109,7 +117,7 @@ def _transpose(size: int) -> Problem:
 
 
 _ALL = [
-    *(_matmul("squares", 1, size, size, size) for size in (16, 32, 64, 128, 256, 512, 1024, 2048)),
+    *(_matmul("squares", 1, size, size, size) for size in (16, 32, 64, 128, 256, 512, 1024, 1536, 2048)),
     *(_matmul("odd", 1, size, size, size) for size in (17, 100, 1000)),
     _matmul("odd", 1, 197, 768, 768),
     _matmul("odd", 1, 128, 768, 3072),
@@ -143,6 +151,8 @@ _ALL = [
     _linear_gelu(128, 768, 3072),
     _attention(128, 64),
     _attention(512, 64),
+    _conv(128, 128, 28, 3),
+    _conv(512, 128, 28, 1),
 ]
 PROBLEMS = {problem.name: problem for problem in _ALL}
 SUITES = tuple(dict.fromkeys(problem.suite for problem in _ALL))
