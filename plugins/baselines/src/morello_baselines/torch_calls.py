@@ -67,7 +67,7 @@ class Torch(CallLibrary):
             GroupedConv: self._conv,
             DivideVec: self.divided,
             DivideVecScalar: self.divided,
-            Move: lambda place: lambda x, out: out.copy_(x),
+            Move: self._move,
             Broadcast: lambda place: lambda x, out: out.copy_(x),
             Fill: self._fill,
         }
@@ -128,6 +128,12 @@ class Torch(CallLibrary):
             return self.functions.conv2d(image, filters, **options).view(shape)
 
         return function
+
+    def _move(self, place: GraphNode) -> Function:
+        if place.arrays[-1].is_contiguous():
+            return lambda x, out: out.copy_(x)
+        # Torch transposes by blocks only into arrays that are contiguous.
+        return lambda x, out: out.mT.copy_(x.mT).mT
 
     def _fill(self, place: GraphNode) -> Function:
         value = self.value(place)

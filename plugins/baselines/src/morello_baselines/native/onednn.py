@@ -64,8 +64,7 @@ class OneDnnRunner:
             descriptor, arguments = self._rows(problem, inputs, output)
         name = ctypes.cast(self._query(descriptor, _QUERY_NAME), ctypes.c_char_p).value or b""
         note = f"{name.decode()}{', sums of 32 bits' if kind != problem.types[-1] else ''}"
-        transposed = problem.what == "transpose"
-        return Prepared(self._timer(descriptor, arguments, wall), lambda: output.T if transposed else output, note)
+        return Prepared(self._timer(descriptor, arguments, wall), lambda: output, note)
 
     def _product(self, inputs: list[np.ndarray], output: np.ndarray) -> _Ready:
         """Return a product, with a bias and Gelu where the problem has them."""
@@ -98,8 +97,7 @@ class OneDnnRunner:
 
     def _rows(self, problem: Problem, inputs: list[np.ndarray], output: np.ndarray) -> _Ready:
         """Return what works on values or rows of the last input."""
-        target = output.T if problem.what == "transpose" else output
-        x, y = self._plain(inputs[-1]), self._plain(target)
+        x, y = self._plain(inputs[-1]), self._plain(output)
         arguments = [
             (_SRC, self._memory(x, timer.address(inputs[-1]))),
             (_DST, self._memory(y, timer.address(output))),

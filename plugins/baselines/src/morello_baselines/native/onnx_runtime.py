@@ -28,9 +28,10 @@ _NODES: dict[str, list[tuple[str, tuple[str, ...], dict[str, Any]]]] = {
     "copy": [("Identity", ("0",), {})],
     "add": [("Add", ("0", "1"), {})],
     "transpose": [("Transpose", ("0",), {})],
+    "conv": [("Conv", ("0", "1"), {"auto_pad": "SAME_UPPER"})],
 }
 #: The inputs that are weights in networks.
-_WEIGHTS = {"matmul": (1,), "linear gelu": (0, 2)}
+_WEIGHTS = {"matmul": (1,), "linear gelu": (0, 2), "conv": (1,)}
 _OPSET = 20
 
 
@@ -56,12 +57,12 @@ class OnnxRuntime:
         model = self._model(problem, {place: inputs[place] for place in weights}).SerializeToString()
         session = self._runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         out, binding = problem.output(), session.io_binding()
-        result = out.T if problem.what == "transpose" else out
+        memory = out.T if problem.what == "transpose" else out
         for place, array in enumerate(inputs):
             if place in weights:
                 continue
             binding.bind_input(str(place), "cpu", 0, np.float32, array.shape, array.ctypes.data)
-        binding.bind_output("out", "cpu", 0, np.float32, result.shape, out.ctypes.data)
+        binding.bind_output("out", "cpu", 0, np.float32, memory.shape, out.ctypes.data)
 
         def run(count: int) -> float:
             clock: Callable[[], float] = time.perf_counter if threads > 1 else time.thread_time
@@ -70,7 +71,7 @@ class OnnxRuntime:
                 session.run_with_iobinding(binding)
             return clock() - start
 
-        return Prepared(run, lambda: result)
+        return Prepared(run, lambda: out)
 
     def _model(self, problem: Problem, weights: dict[int, np.ndarray]) -> Any:
         helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT

@@ -91,8 +91,9 @@ class Problem:
         return batch, m, k, n
 
     def output(self, kind: str = "") -> np.ndarray:
-        """Return memory for the result, of its own type unless another is given."""
-        return empty(self.shape, NUMPY[kind or self.types[-1]])
+        """Return an array for the result, of its own type unless another is given; column by column for a transpose."""
+        array = empty(self.shape, NUMPY[kind or self.types[-1]])
+        return array.T if self.what == "transpose" else array
 
 
 def _draw(rng: np.random.Generator, shape: Shape, kind: str, small: bool) -> np.ndarray:

@@ -80,11 +80,10 @@ class Tvm:
             seconds = time.perf_counter() - start
             path = str(Path(folder) / "program.so")
             _built(tuned, self._target).export_library(path)
-            run = self._timer(path, [*operands, output])
+            run = self._timer(path, [*operands, output.T if problem.what == "transpose" else output])
         note = f"{_TRIALS} trials{', sums of 32 bits' if kind != problem.types[-1] else ''}"
-        transposed = problem.what == "transpose"
         facts = {"search_seconds": seconds}
-        return Prepared(run, lambda: output.T if transposed else output, note, facts=facts)
+        return Prepared(run, lambda: output, note, facts=facts)
 
     def _module(self, problem: Problem, operands: list[np.ndarray], dtype: str) -> Any:
         """Return what computes a problem, not scheduled. Raises NotOffered."""
