@@ -192,7 +192,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             "DotProductLoopU8S8S16",
             takes(f"{widest}i", "u8", "i8", "i16"),
             _saturating_step,
-            per_values(1, widest),
+            per_values(2, widest),
             taken=2,
             saturating=True,
         ),
