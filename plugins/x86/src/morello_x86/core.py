@@ -19,10 +19,10 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
     """Return the six levels of an x86-64 core.
 
     L3 is a core's share, for goals whose operands are there when they are called. No operand moves from memory to L3:
-    programs that did were no faster, and search took 1.4 times as long. The L2 of this model is half of the real one:
-    what streams by takes the other half. Bounds do not track the limits of L2 and L3, which would cost search up to
-    ten times the memory and loosened no bound in measurements. L1 is the least that these cores have; profiles declare
-    more. The costs of memory lie between those measured on Zen 5 (58, 110) and Zen 4 (107, 211).
+    programs that did were no faster, and search took 1.4 times as long. L1 and L2 are two thirds and half of those of
+    recent cores: what streams by takes the rest. Bounds do not track the limits of L2 and L3, which would cost search
+    up to ten times the memory and loosened no bound in measurements. The costs of memory lie between those measured on
+    Zen 5 (58, 110) and Zen 4 (107, 211).
     """
     widest = max(vectors)
     return (
