@@ -31,14 +31,6 @@ typedef int32_t i32x8 __attribute__((vector_size(32)));
 
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
-static inline f32x8 larger_number_f32x8(f32x8 a, f32x8 b) {
-    return _mm256_max_ps(a, b);
-}
-
-static inline f32x8 greater_f32x8(f32x8 a, f32x8 b) {
-    return larger_number_f32x8(a, b);
-}
-
 static inline f32x8 repeat_f32x8(float value) {
     return (f32x8){value, value, value, value, value, value, value, value};
 }
@@ -47,6 +39,14 @@ static inline f32x8 load_f32x8(const float *from) {
     f32x8 v;
     memcpy(&v, from, sizeof v);
     return v;
+}
+
+static inline f32x8 larger_number_f32x8(f32x8 a, f32x8 b) {
+    return _mm256_max_ps(a, b);
+}
+
+static inline f32x8 greater_f32x8(f32x8 a, f32x8 b) {
+    return larger_number_f32x8(a, b);
 }
 
 static inline float greater_f32(float a, float b) {
@@ -106,12 +106,12 @@ static inline f32x8 exp_below_f32x8(f32x8 x, f32x8 max) {
     return exp_f32x8(x - _mm256_max_ps(_mm256_set1_ps(-0x1.fffffep127f), max));
 }
 
-static inline f32x8 add_f32x8(f32x8 a, f32x8 b) {
-    return a + b;
-}
-
 static inline void store_f32x8(float *to, f32x8 v) {
     memcpy(to, &v, sizeof v);
+}
+
+static inline f32x8 add_f32x8(f32x8 a, f32x8 b) {
+    return a + b;
 }
 
 static inline float add_f32(float a, float b) {

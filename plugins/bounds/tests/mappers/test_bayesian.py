@@ -80,8 +80,9 @@ def test_what_was_learnt_of_other_specs_counts(tmp_path: Path) -> None:
     goal = product(64, 480, 128)
     kind = Encoding(goal.spec, goal.target).kind
     cold, warm = list[float](), list[float]()
+    path = tmp_path / "history"
     for seed in range(8):
-        path = shutil.copy(learnt, tmp_path / "history")
+        shutil.copy(learnt, path)
         cold += tried(bayesian(trials=3), goal, seed)
         warm += tried(bayesian(History(path), trials=3), goal, seed)
         assert len(History(path).of(kind)) == 17
