@@ -28,6 +28,8 @@ from morello.ir.impl import Node, cost_and_peak
 
 TARGET, TEXT = "x86_avx2", "Matmul(1×1×1×2, L1, L1, L1, serial)"
 _GOAL = "labels LIKE 'Matmul 4%'"
+#: Columns of `Boxes.matrix` for four sizes and six limits, and that of a cost.
+_COLUMNS, _COST = 2 * (4 + 6) + 5, 2 * (4 + 6) + 1
 _TEXTS = (
     "''",
     "'abc'",
@@ -62,13 +64,13 @@ def kinds() -> Iterator[tuple[str, Callable[[sqlite3.Connection], None]]]:
     for column in ("fingerprint", "target", "levels", "labels", "steps"):
         for text in _TEXTS:
             yield f"{column} = {text}", _statement(f"UPDATE tables SET {column} = {text} WHERE {_GOAL}")
-    for column in range(5 + 2 * 10):
+    for column in range(_COLUMNS):
         for number in _NUMBERS:
             yield f"column {column} = {number}", _matrix(lambda one, at=column, to=number: _set(one, at, to))
-    yield "cheaper", _matrix(lambda one: _add(one, 19, -1))
-    yield "more expensive", _matrix(lambda one: _add(one, 19, 1))
+    yield "cheaper", _matrix(lambda one: _add(one, _COST, -1))
+    yield "more expensive", _matrix(lambda one: _add(one, _COST, 1))
     yield "twice", _matrix(lambda one: np.concatenate([one, one]))
-    yield "another row", _matrix(lambda one: np.concatenate([one, _add(one, 19, 1)]))
+    yield "another row", _matrix(lambda one: np.concatenate([one, _add(one, _COST, 1)]))
     for name, text in _STATEMENTS.items():
         yield name, _statement(text)
 
@@ -95,7 +97,7 @@ def _matrix(edit: Callable[[Ints], Ints]) -> Callable[[sqlite3.Connection], None
 
     def change(connection: sqlite3.Connection) -> None:
         for number, data in connection.execute(f"SELECT labels, boxes FROM tables WHERE {_GOAL}").fetchall():
-            matrix = np.frombuffer(zlib.decompress(data), dtype="<i8").reshape(-1, 5 + 2 * 10).copy()
+            matrix = np.frombuffer(zlib.decompress(data), dtype="<i8").reshape(-1, _COLUMNS).copy()
             changed = zlib.compress(edit(matrix).tobytes())
             connection.execute("UPDATE tables SET boxes = ? WHERE labels = ?", (changed, number))
 
