@@ -103,19 +103,19 @@ def test_changes_of_layout_do_not_seem_free(text: str, share: float) -> None:
 
 @pytest.mark.slow
 def test_one_operand_at_a_time_gives_the_bound_of_all() -> None:
-    """With all layouts at once the same bound took 63,683 abstract Specs."""
-    engine, spec = made("x86_avx2", "Matmul(1×24×512×48, (f32, L3), (f32, L3), (f32, L3), serial)")
+    """With all layouts at once the bound of twice as many rows took 63,683 abstract Specs."""
+    engine, spec = made("x86_avx2", "Matmul(1×12×512×48, (f32, GL), (f32, GL), (f32, GL), serial)")
     (goal,) = engine.directory.nodes_of([spec])
     by_class = engine.core.costs(goal)[0]
     while not engine.core.lookup(goal):
         pass
-    assert engine.core.costs(goal)[0] > 1.1 * by_class
+    assert engine.core.costs(goal)[0] > 1.25 * by_class
     assert engine.core.progress.abstract_expansions < 20_000
 
 
 TEXT = "Matmul(1×6×40×24, (f32, L3), (f32, L3, col_major), (f32, L3), serial)"
 #: A Spec with a program, but without a proof, after this many expansions without bounds by layout.
-LATE = "Matmul(1×7×9×13, (f32, L3), (f32, L3, col_major), (f32, L3), serial)", 5_000
+LATE = "Matmul(1×7×9×13, (f32, L2), (f32, L2, col_major), (f32, L2), serial)", 8_000
 
 
 def has_layout_bounds(search: SearchSession) -> bool:
@@ -174,8 +174,7 @@ def test_progress_has_bounds_while_layout_bounds_are_made(avx2: Target, monkeypa
     (place,) = [place for place, one in enumerate(events) if one.phase == Phase.LAYOUTS]
     before, there, after = events[place - 1 : place + 2]
     assert before.high is not None
-    assert before.low <= there.low
-    assert before.high == there.high
+    assert (before.low, before.high) == (there.low, there.high)
     assert after.high is not None
     assert there.low <= after.low <= after.high <= before.high
 
