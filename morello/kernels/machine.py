@@ -27,15 +27,14 @@ Tables: TypeAlias = Mapping[str, tuple[tuple[int, ...], ...]]
 class MemoryLevel:
     """One level of the memory hierarchy.
 
-    `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds
-    buffers. `unit` is the granularity of allocations in bytes: a register or a cache line. `hit_cost` is
-    the cost of touching one line, `miss_cost` the additional cost of each run of adjacent lines, and `start_cost` that
-    of each tensor: the latency of its first line, which nothing hides. `vectors` are the sizes in bytes of the vectors
-    a vector level holds. `destinations` are the levels an operand that lives here can be moved to. Tensors here that a
-    Spec calls aligned start at a multiple of `alignment` bytes. Search's bounds take
-    the limit of a level as full that is not `tracked`: that saves it time and memory, and loosens the bounds of
-    Specs that run out of it. With `conflicts`, runs of lines whose distance is a multiple of a tensor's `spacing` take
-    as many bytes as that: they share sets.
+    `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds buffers. `unit`
+    is the granularity of allocations in bytes: a register or a cache line. `hit_cost` is the cost of touching one line,
+    `miss_cost` the additional cost of each run of adjacent lines, and `start_cost` that of each tensor: the latency of
+    its first line, which nothing hides. `vectors` are the sizes in bytes of the vectors a vector level holds.
+    `destinations` are the levels an operand that lives here can be moved to. Tensors here that a Spec calls aligned
+    start at a multiple of `alignment` bytes. Search's bounds take the limit of a level as full that is not `tracked`:
+    that saves it time and memory, and loosens the bounds of Specs that run out of it. With `conflicts`, runs of lines
+    whose distance is a multiple of a tensor's `spacing` take as many bytes as that: they share sets.
 
     Its limits are multiples of 1/`divisions` of the capacity, and below the first of these its halves. By default
     registers are counted one by one, caches in eighths, memories in halves: what has more values costs search more.

@@ -97,7 +97,8 @@ class _Descent:
         yield from self._calls(logical)
         moves = self._expansions(logical, self._moves)
         views = [one for one in moves if isinstance(one, Alloc) and one.view]
-        # Each tile of a tensor in memory starts anew; those of a view of all of it do not.
+        # Each tile of a tensor in memory pays its start cost, those of a view of it do not. Views of all operands of a
+        # graph lead to dead ends.
         if not isinstance(logical.op, Compose):
             far = [one for one in views if self._target.level(logical.states[one.operand].level).start_cost]
             yield from sorted(far, key=self._nearness)

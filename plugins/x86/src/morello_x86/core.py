@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import permutations
 
 from morello.ir.dtypes import F32, DType
@@ -25,6 +26,7 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
     Zen 5 (58, 110) and Zen 4 (107, 211).
     """
     widest = max(vectors)
+    cache = partial(MemoryLevel, kind="cache", unit=LINE)
     return (
         MemoryLevel(name="RF", kind="scalar", capacity=16 * 4, unit=4, destinations=("RF",)),
         MemoryLevel(
@@ -35,31 +37,19 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
             vectors=tuple(vectors),
             destinations=("VRF",),
         ),
-        MemoryLevel(
-            name="L1",
-            kind="cache",
-            capacity=32 << 10,
-            unit=LINE,
-            hit_cost=2,
-            destinations=("L1", "RF", "VRF"),
-            conflicts=True,
-        ),
-        MemoryLevel(
+        cache(name="L1", capacity=32 << 10, hit_cost=2, destinations=("L1", "RF", "VRF"), conflicts=True),
+        cache(
             name="L2",
-            kind="cache",
             capacity=512 << 10,
-            unit=LINE,
             hit_cost=15,
             miss_cost=5,
             destinations=("L2", "L1"),
             tracked=False,
             conflicts=True,
         ),
-        MemoryLevel(
+        cache(
             name="L3",
-            kind="cache",
             capacity=16 << 20,
-            unit=LINE,
             hit_cost=25,
             miss_cost=5,
             start_cost=100,

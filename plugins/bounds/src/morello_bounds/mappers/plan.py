@@ -137,13 +137,11 @@ def tiled_levels(spec: Spec, target: Target) -> list[int]:
     """Return the levels with tiles, by number, slowest first: those that moves lead to."""
     names = {state.level for state in spec.logical.states}
     slowest = max(number for number, level in enumerate(target.levels) if level.name in names)
-    found: list[int] = []
-    for number in range(slowest, -1, -1):
-        level = target.levels[number]
+    for level in reversed(target.levels):
         if level.name in names:
             names.update(level.destinations)
-            found += [number] if number < slowest and not level.is_register else []
-    return found
+    levels = reversed([*enumerate(target.levels[:slowest])])
+    return [number for number, level in levels if level.name in names and not level.is_register]
 
 
 def _windows(nest: Nest, unit: int) -> frozenset[int]:

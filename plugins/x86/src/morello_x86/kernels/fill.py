@@ -15,10 +15,12 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE, touching_kernel
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, touching_kernel
 from morello_x86.kernels.lanes import repeat
 from morello_x86.kernels.move import cast
 from morello_x86.kernels.values import literal
+
+_MEMORIES = "/".join(MEMORIES)
 
 
 def _zero_memory(site: KernelSite) -> None:
@@ -68,7 +70,7 @@ _ZEROING = (
     touching_kernel(
         name="MemsetZero",
         op=FillZero(),
-        takes="n, L1/L2/L3/GL",
+        takes=f"n, {_MEMORIES}",
         # Unlike in [Kaufman2025], every line is touched; a call takes half a cycle.
         emit=_zero_memory,
     ),
@@ -86,7 +88,7 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
             cost=per_vector(HALF_CYCLE),
             template=_fill_vector,
         ),
-        touching_kernel(name=f"{op.value}Loop", op=op, takes="n, L1/L2/L3/GL", emit=_fill_memory),
+        touching_kernel(name=f"{op.value}Loop", op=op, takes=f"n, {_MEMORIES}", emit=_fill_memory),
     )
 
 
@@ -127,7 +129,7 @@ PADDING = (
     Microkernel(
         name="PadRows",
         op=Pad,
-        takes="n, L1/L2/L3/GL row_major, L1/L2/L3/GL row_major",
+        takes=f"n, {_MEMORIES} row_major, {_MEMORIES} row_major",
         same=("dtype",),
         cost=_pad_cost,
         emit=_pad,
@@ -240,7 +242,7 @@ BROADCASTS = (
     touching_kernel(
         name="BroadcastLoop",
         op=Broadcast,
-        takes="n, RF/L1/L2/L3/GL, L1/L2/L3/GL",
+        takes=f"n, RF/{_MEMORIES}, {_MEMORIES}",
         same=("dtype",),
         # One value fills a tensor of any layout; more of them are copied as they lie.
         when=lambda spec: _single(spec) if not _outermost(spec) else True,
@@ -250,7 +252,7 @@ BROADCASTS = (
     touching_kernel(
         name="OnePrefixCopy",
         op=OnePrefix,
-        takes="n, L1/L2/L3/GL, L1/L2/L3/GL",
+        takes=f"n, {_MEMORIES}, {_MEMORIES}",
         same=("dtype",),
         when=_prefixed,
         emit=_copy,

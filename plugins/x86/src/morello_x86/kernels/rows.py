@@ -39,8 +39,7 @@ def of_row(row: Num, passes: int, spec: LogicalSpec, machine: Machine, computing
 
     Rows are fetched ahead, so that none of them waits for its first line.
     """
-    starts = sum(machine.level(state.level).start_cost for state in spec.states)
-    traffic = sum(machine.move_cost(tensor) for tensor in spec.operands) - starts
+    traffic = sum(machine.move_cost(one) - machine.level(one.state.level).start_cost for one in spec.operands)
     traffic = choose(row > machine.level("L2").capacity, passes * traffic, traffic)
     return choose(traffic > computing, traffic, computing)
 

@@ -38,7 +38,7 @@ _PERCENT = {32: 137, 64: 112}
 #: Percent of a row's multiply-adds that it takes besides to make bf16 of the matrix f32.
 _WIDENING = {32: 96, 64: 80}
 #: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers restart, by level and bytes
-#: of a vector: computing in narrow ones hides that of L3. Measured on cores of Zen 5 (L3, and what follows) and Zen 4.
+#: of a vector; sums in narrow ones hide that of L3. Measured on cores of Zen 5 (L3, and what follows) and Zen 4.
 _RUN = {"L3": {32: 0, 64: 700}, "GL": {32: 2000, 64: 2000}}
 #: Bytes of L1, and tenths of a cycle for a line of sums that it does not keep from one turn to the next.
 _L1, _SPILLED = 48 << 10, {32: 0, 64: 30}
