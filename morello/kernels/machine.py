@@ -91,6 +91,11 @@ class TargetInfo:
     `cpu_features` what a machine must have to run the code, in the names that `/proc/cpuinfo` uses on x86.
     `cost_unit` is the name of the unit of costs, such as "tenths of a cycle", and `units_per_cycle` their number in a
     cycle, 10; both are for display, and optional if costs are not times.
+
+    `triple` names the platform of its programs, such as "aarch64-linux-musl": this machine's, if it is empty.
+    `compilers` are commands that compile for it, and `runners` command prefixes that run its programs on machines of
+    another architecture, such as "qemu-aarch64 -cpu max"; of both, the first installed one is the default. A compiler
+    `zig` may also be the one of the package ziglang.
     """
 
     name: str
@@ -101,6 +106,9 @@ class TargetInfo:
     cpu_features: tuple[str, ...] = ()
     cost_unit: str = ""
     units_per_cycle: int | None = None
+    triple: str = ""
+    compilers: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True, eq=False)
