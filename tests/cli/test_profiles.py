@@ -65,7 +65,7 @@ def test_profiles_that_do_not_fit(
     refused(
         cli("run", file, "--profile", "fast"),
         "unknown profile 'fast' of x86_avx2",
-        "hint: profiles are base, x86_64, zen4, zen5;",
+        "hint: profiles are base, sapphire_rapids, x86_64, zen4, zen5;",
         code=2,
     )
     other = cli("check", file, "--target", "x86_avx512", "--profile", profile)
