@@ -33,7 +33,7 @@ class ProfileDescription:
 class TargetDescription:
     """A target with the chosen profile. `missing` are features that this machine lacks.
 
-    `extended_by` counts the contributions of other plugins by kind.
+    `extended_by` counts the contributions of other plugins by kind. `base` is the target that it derives from.
     """
 
     target: Target
@@ -41,6 +41,7 @@ class TargetDescription:
     profiles: list[ProfileDescription]
     missing: list[str]
     extended_by: Sequence[tuple[PluginInfo, Mapping[str, int]]]
+    base: str | None = None
 
     @property
     def optional_features(self) -> dict[str, dict[str, Any]]:
@@ -62,6 +63,7 @@ class TargetDescription:
             "name": target.full_name,
             "description": target.info.description,
             "plugin": attrs.asdict(self.plugin),
+            "derived_from": self.base,
             "profiles": [attrs.asdict(one) for one in self.profiles],
             "cpu_features": list(target.info.cpu_features),
             "missing_on_this_machine": self.missing,
@@ -133,7 +135,8 @@ def describe_target(name: str, registry: Registry | None = None) -> TargetDescri
             contributed[plugin][kind] += 1
     extended_by = [(plugins[plugin], counts) for plugin, counts in sorted(contributed.items())]
     missing = missing_features(target.info.cpu_features)
-    return TargetDescription(target, plugins[owner], _profiles(name, registry), missing, extended_by)
+    profiles, base = _profiles(name, registry), registry.base_of(name)
+    return TargetDescription(target, plugins[owner], profiles, missing, extended_by, base)
 
 
 def _profiles(target: str, registry: Registry) -> list[ProfileDescription]:

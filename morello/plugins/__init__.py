@@ -4,6 +4,7 @@ from morello.kernels.machine import Machine, MemoryLevel, NewBuffer, Tables, Tar
 from morello.kernels.microkernel import Combined, Microkernel, UnrollAndJam, per_vector, touching
 from morello.kernels.pattern import LayoutRule, Multiple, OperandPattern
 from morello.kernels.target import Metric, Target
+from morello.plugins.derive import derive
 from morello.plugins.measure import Clock, Measurement, Meter, Peak
 from morello.plugins.plugin import TargetPlugin, hookimpl
 from morello.plugins.profile import Profile
@@ -29,6 +30,7 @@ __all__ = [
     "TargetPlugin",
     "UnrollAndJam",
     "Weights",
+    "derive",
     "hookimpl",
     "per_vector",
     "touching",

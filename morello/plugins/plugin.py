@@ -55,9 +55,22 @@ def _contribution(kind: str, rule: Callable[[Any, Target], str | None], default:
     return attrs.field(default=default, metadata={"kind": kind, "rule": rule})
 
 
+@attrs.frozen
+class Derivation:
+    """The changes that make a target of its `base`, see `derive`: to fields of `TargetInfo`, of levels, of weights."""
+
+    base: str
+    info: Mapping[str, Any]
+    levels: Mapping[str, Mapping[str, Any]]
+    weights: Mapping[str, int]
+    without: frozenset[str]
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class TargetPlugin:
     """The contributions of a plugin to one target: to its own, with `info`, or to another one that it `extends`.
+
+    `derive` makes one for a target that is a variant of another, with `derives`.
 
     Contributions of all plugins to a target are merged field by field: those of its owner first, then by the names of
     the plugins. `rewrites` are in the order in which search breaks ties. Costs of kernels read `tables`; `clock` and
@@ -66,6 +79,7 @@ class TargetPlugin:
 
     info: TargetInfo | None = None
     extends: str | None = None
+    derives: Derivation | None = None
     levels: Sequence[MemoryLevel] = _contribution("level", rules.level)
     rewrites: Sequence[type[Rewrite]] = _contribution("rewrite", rules.rewrite)
     kernels: Sequence[Microkernel] = _contribution("microkernel", rules.microkernel)
@@ -80,6 +94,8 @@ class TargetPlugin:
     @property
     def target(self) -> str:
         """Return the name of the target."""
+        if self.derives:
+            return str(self.derives.info["name"])
         return self.info.name if self.info else self.extends or ""
 
     @hookimpl
@@ -87,7 +103,8 @@ class TargetPlugin:
         return self
 
 
-_FIELDS = [field for field in attrs.fields(TargetPlugin) if "kind" in field.metadata]
+#: The fields that hold contributions.
+FIELDS = [field for field in attrs.fields(TargetPlugin) if "kind" in field.metadata]
 
 
 def assemble(
@@ -101,10 +118,10 @@ def assemble(
     assert owned.info is not None
     origins = {f"operation {op}": plugin for op, (plugin, _) in operations.items()}
     fields: dict[str, Any] = {}
-    for field in _FIELDS:
+    for field in FIELDS:
         found: list[Any] = []
         for plugin, part in parts:
-            for label, item in _items(field, part, plugin):
+            for label, item in labelled(field, part, plugin):
                 if label in origins:
                     both = f"by plugins {origins[label]!r} and {plugin!r}"
                     what = f"target {owned.target}: {label} is declared twice, {both}"
@@ -122,16 +139,16 @@ def assemble(
     target = Target(info=owned.info, operations=known, origins=origins, **own)
     if rule := rules.target(target):
         raise PluginError(f"plugin {owner!r}, target {target.name}: {rule}", remedy(owner), owner)
-    for field in _FIELDS:
-        for label, item in _items(field, merged, owner):
+    for field in FIELDS:
+        for label, item in labelled(field, merged, owner):
             if rule := field.metadata["rule"](item, target):
                 plugin = origins[label]
                 raise PluginError(f"plugin {plugin!r}, {label} of target {target.name}: {rule}", remedy(plugin), plugin)
     return target, merged
 
 
-def _items(field: attrs.Attribute[Any], part: TargetPlugin, plugin: str) -> Iterator[tuple[str, Any]]:
-    """Yield the contributions of a field, each with its kind and name."""
+def labelled(field: attrs.Attribute[Any], part: TargetPlugin, plugin: str) -> Iterator[tuple[str, Any]]:
+    """Yield the contributions of a field, each with its kind and name, such as "level L1"."""
     kind, value = field.metadata["kind"], getattr(part, field.name)
     if field.default is None:
         yield from [] if value is None else [(kind, value)]

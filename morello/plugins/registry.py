@@ -24,6 +24,7 @@ from morello.kernels.target import BASE, Target
 from morello.plugins import plugin as hooks
 from morello.plugins import rules
 from morello.plugins.cpu import features_of, known_features
+from morello.plugins.derive import adapted, resolved
 from morello.plugins.discovery import Disabled, PluginInfo, calls, items, load, manager_of, missing_requirements
 from morello.plugins.plugin import PROJECT, TargetPlugin, assemble
 from morello.plugins.profile import Profile, applied, parsed, read_profile
@@ -37,9 +38,13 @@ def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], C
 
 @attrs.frozen
 class _Declarations:
-    """All declarations by target with their plugins, owners of targets, and operations with their plugins."""
+    """All declarations by target with their plugins, owners of targets, and operations with their plugins.
+
+    Those of derived targets are whole; `derived` has what their plugins declared.
+    """
 
     parts: dict[str, list[tuple[str, TargetPlugin]]] = attrs.field(factory=dict)
+    derived: dict[str, TargetPlugin] = attrs.field(factory=dict)
     owners: dict[str, str] = attrs.field(factory=dict)
     operations: dict[str, tuple[str, Operation]] = attrs.field(factory=dict)
 
@@ -91,6 +96,7 @@ class Registry:
         """Return plugins without effect, such as those that extend only targets that are not installed."""
         used = {name for name, _ in self._declarations.operations.values()}
         used |= {name for target in self.names for name, _ in self._declarations.parts[target]}
+        used |= {one.plugin.name for one in self.disabled}
         used |= {one.plugin_name for one in self._manager.hook.morello_recorded_program.get_hookimpls()}
         entries = {entry.name: entry.dist for entry in importlib.metadata.entry_points(group=PROJECT)}
         found = []
@@ -114,6 +120,11 @@ class Registry:
     def owner(self, target: str) -> str:
         """Return the plugin that owns a target."""
         return self._declarations.owners[target]
+
+    def base_of(self, target: str) -> str | None:
+        """Return the target that a target is derived from, None for others."""
+        own = self._declarations.derived.get(target)
+        return own.derives.base if own and own.derives else None
 
     def target(self, name: str, profile: ProfileLike | None = None, cpu: str | None = None) -> Target:
         """Return the target with a profile: a Profile, its name, its file, or "base" for costs as declared.
@@ -160,7 +171,7 @@ class Registry:
         if name not in self._profiles:
             base, by_name = self._base(name), dict[str, Profile]()
             for item in self.contributions(name).profiles:
-                profile = item if isinstance(item, Profile) else read_profile(item)
+                profile = self._adapted(item if isinstance(item, Profile) else read_profile(item), name)
                 if profile.name in by_name:
                     rule = f"target {name} has another profile {profile.name}"
                     raise PluginError(f"profile {profile.name}: {rule}", "rename one of them")
@@ -168,6 +179,13 @@ class Registry:
                 by_name[profile.name] = profile
             self._profiles[name] = MappingProxyType(by_name)
         return self._profiles[name]
+
+    def _adapted(self, profile: Profile, name: str) -> Profile:
+        """Return a profile for a target, where it is one of its base."""
+        base = self.base_of(name)
+        if base is None or profile.target == name:
+            return profile
+        return adapted(self._adapted(profile, base), self._declarations.derived[name])
 
     def contributions(self, name: str) -> TargetPlugin:
         """Return the contributions of all plugins to a target, merged: also its clock, and how tables are measured."""
@@ -183,7 +201,7 @@ class Registry:
         if target in self.names:
             return None
         for one in self.disabled:
-            if one.target is None and one.plugin.name == target:
+            if target == (one.target or one.plugin.name):
                 return MorelloError(f"target {target!r} is disabled: {one.error.message}", one.error.hint)
         return None
 
@@ -204,11 +222,23 @@ class Registry:
             found.operations.update({op.name: (name, op) for op in operations})
             for part in parts:
                 found.parts.setdefault(part.target, []).append((name, part))
-                if part.info is not None:
+                if part.extends is None:
                     found.owners[part.target] = name
+                if part.derives:
+                    found.derived[part.target] = part
         for target, owner in found.owners.items():
             found.parts[target].sort(key=lambda one: one[0] != owner)
+        self._derive(found)
         return found
+
+    def _derive(self, found: _Declarations) -> None:
+        """Complete the declarations of derived targets. One that cannot be derived is skipped."""
+        declared = {target: found.parts[target] for target in found.owners}
+        for target in found.derived:
+            try:
+                found.parts[target] = [*resolved(target, declared)]
+            except PluginError as error:
+                self._disable(Disabled(_info(found.owners.pop(target)), target, error))
 
     def _parts_of(self, plugin: str, found: _Declarations) -> list[TargetPlugin]:
         """Return the declarations of a plugin. Raises PluginError for a faulty one."""
@@ -216,11 +246,11 @@ class Registry:
         for part in parts:
             if not isinstance(part, TargetPlugin):
                 raise _fault(plugin, f"morello_plugin returns morello.plugins.TargetPlugin objects, not {part!r}")
-            if (part.info is None) == (part.extends is None):
+            if sum(one is not None for one in (part.info, part.extends, part.derives)) != 1:
                 raise _fault(plugin, "a TargetPlugin has either `info`, for its own target, or `extends`")
-            if part.info is None:
+            if part.extends is not None:
                 continue
-            if not isinstance(part.info, TargetInfo):
+            if part.info is not None and not isinstance(part.info, TargetInfo):
                 raise _fault(plugin, f"`info` is a morello.plugins.TargetInfo, not {part.info!r}")
             if owner := found.owners.get(part.target):
                 what = f"plugins {owner!r} and {plugin!r} both own a target {part.target!r}"

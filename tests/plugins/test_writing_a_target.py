@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
+from morello_x86_avx2.plugin import PLUGIN as X86_AVX2
 
 from morello import api
 from morello.host import missing_features
@@ -30,7 +32,12 @@ def test_the_page_has_programs_and_excerpts() -> None:
 @pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")
 @pytest.mark.parametrize("text", PROGRAMS, ids=range(len(PROGRAMS)))
 def test_programs_run(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(text, "page", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(text, "page", "exec"), names)
+    if "derive" in names:
+        target = Registry.of(x86_avx2=X86_AVX2, mine=names["PLUGIN"]).target("my_cpu")
+        assert (target.level("L2").capacity, target.weights.threads) == (1 << 20, 8)
+        return
     printed = capsys.readouterr().out
     assert "passed" in printed
     assert "_mm256_fmadd_ps" in printed or "to_sigmoid" in printed

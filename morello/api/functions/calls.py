@@ -356,11 +356,12 @@ def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
 def host_target(cpu: str = NATIVE) -> Target:
     """Return the installed target that uses the most features of this CPU, with the optional features of `cpu`.
 
-    Raises MorelloError without one.
+    Derived targets are used only by name. Raises MorelloError without one.
     """
-    targets = [installed().target(name) for name in installed().names]
+    registry = installed()
+    targets = [registry.target(name) for name in registry.names if registry.base_of(name) is None]
     able = [target for target in targets if not missing_features(target.info.cpu_features)]
     if not able:
         names = ", ".join(target.name for target in targets) or "none"
         raise MorelloError(f"no target for this machine's CPU is installed; there are {names}", "install one for it")
-    return installed().target(max(able, key=lambda target: len(target.info.cpu_features)).name, cpu=cpu)
+    return registry.target(max(able, key=lambda target: len(target.info.cpu_features)).name, cpu=cpu)

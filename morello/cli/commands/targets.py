@@ -80,6 +80,8 @@ def _print(described: api.TargetDescription) -> None:
     runs = f"this machine lacks {', '.join(missing)}" if missing else "this machine can run it"
     click.echo(f"{target.full_name}: {target.info.description}")
     click.echo(f"plugin {owner.name} ({owner}); {runs}")
+    if described.base:
+        click.echo(f"derived from {described.base}")
     for plugin, counts in described.extended_by:
         what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())
         click.echo(f"extended by plugin {plugin.name} ({plugin.distribution} {plugin.version}): {what}")
