@@ -57,6 +57,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     yield "levels", target.levels
     yield "weights", target.weights
     yield "tables", target.tables
+    yield "kernel costs", target.kernel_costs
     yield "casts", target.info.casts
     yield "layouts", (target.info.layouts, target.info.offers)
     for name, op in target.operations.items():
@@ -67,8 +68,10 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     for rewrite in whole.rewrites:
         yield f"rewrite {rewrite.keyword}", rewrite
     for one in whole.kernels:
-        rule = (type(one), one.op, one.operands, one.shape, one.same, one.registers, one.tile_sizes, one.cost, one.when)
-        yield f"microkernel {one.name}", rule
+        # Registers may follow from the text of a template.
+        text = one.template if one.registers is None and isinstance(one.template, str) else None
+        takes = (one.op, one.operands, one.shape, one.same, one.when)
+        yield f"microkernel {one.name}", (type(one), takes, text, one.registers, one.offered_sizes, one.call_cost)
 
 
 def _printers(target: Target) -> Iterator[Any]:

@@ -122,6 +122,8 @@ class Machine:
     operations: Mapping[str, Operation]
     #: What kernels cost on the machine at hand; their plugins say what rows mean.
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
+    #: Measured costs of kernels that declare none, by name: for each vector, once per call, and the least (latency).
+    kernel_costs: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict[str, tuple[int, ...]])
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 import numpy as np
 
-from morello.ir.numbers import Mask, Num
+from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 from morello.ir.ops import Operation
 from morello.ir.ops.norms import NORMS
 from morello.ir.spec import LogicalSpec
@@ -16,7 +16,7 @@ from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine
 from morello.kernels.pattern import Multiple, OperandPattern, Shape, SizeRule, agree, parse_pattern
 from morello.kernels.site import KernelSite
-from morello.kernels.template import Template, print_lines
+from morello.kernels.template import Template, instructions, print_lines, temporaries
 
 #: Returns the cost of a call from its Spec and the target's levels, weights and tables.
 Cost: TypeAlias = Callable[[LogicalSpec, Machine], Num]
@@ -76,28 +76,62 @@ class UnrollAndJam:
     registers: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
 
+@attrs.frozen
+class DerivedCost:
+    """The cost of a kernel that declares none: as measured for the machine, else one cycle per instruction.
+
+    Both count vectors of values that are computed, besides touching all lines of operands in memory. A measured cost
+    has three integers: for each vector, once per call, and the least, the latency of calls that use each other's
+    results. `instructions` are those of a vector.
+    """
+
+    kernel: str
+    instructions: int
+
+    def __call__(self, spec: LogicalSpec, machine: Machine) -> Num:
+        cycle = machine.info.units_per_cycle or 1
+        each, once, least = machine.kernel_costs.get(self.kernel, (cycle * self.instructions, 0, 1))
+        cost = touching(once)(spec, machine) + each * computed_vectors(spec)
+        return choose(cost > max(1, least), cost, max(1, least))
+
+
+def computed_vectors(spec: LogicalSpec) -> Num:
+    """Return the points of the iteration space, divided by the values of a vector register that holds an operand."""
+    return ceil_div(product(spec.shape), min((one.vector for one in spec.states if one.vector), default=1))
+
+
+def _op(kernel: Microkernel) -> Operation:
+    if not kernel.takes or (op := parse_pattern(kernel.takes).op) is None:
+        hint = 'begin `takes` with it, as in "Move(n, any, any)", or give `op`'
+        raise ValueError(f"microkernel {kernel.name} has no operation: {hint}")
+    return op
+
+
 def _shape(kernel: Microkernel) -> Shape:
-    return parse_pattern(kernel.takes)[0] if kernel.takes else None
+    return parse_pattern(kernel.takes).shape if kernel.takes else None
 
 
 def _operands(kernel: Microkernel) -> tuple[OperandPattern, ...]:
-    return parse_pattern(kernel.takes)[1] if kernel.takes else ()
+    return parse_pattern(kernel.takes).operands if kernel.takes else ()
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Microkernel:
     """A leaf of programs: it implements `op` on operands that match `operands` and sizes that match `shape`.
 
-    `takes` gives sizes and operands as text, such as "1×1×1×n, f32 RF/L1, f32 VRF v8, f32 VRF v8"
-    (`pattern.parse_pattern`); `shape` and `operands` give the same as data. A class as `op` stands for all instances,
-    accumulating ones among them, or those for which `only` is true; `when` and `emit` find the instance in `spec.op`.
+    `takes` gives operation, sizes and operands as text, such as "MatmulAccum(1×1×1×n, f32 RF/L1, f32 VRF v8, f32 VRF
+    v8)" (`pattern.parse_pattern`). `shape` and `operands` give sizes and operands as data. `op` is an operation that
+    `takes` does not name, or a class for all instances, accumulating ones among them, or those for which `only` is
+    true; `when` and `emit` find the instance in `spec.op`.
 
     `same` lists fields that agree in all operands: "dtype", "layout", "vector", or "lanes" (the layouts of operands of
     more than one value, and the vector sizes of those in vector registers). `types` lists the accepted combinations of
     data types, one for each operand; empty accepts all that the patterns do. `when` is a further condition.
 
-    `cost`, `when` and functions in `registers` accept sizes that are ints and sizes that are arrays alike. `registers`
-    are temporaries besides the operands, by level. `tile_sizes` are tile sizes worth searching (`fit`), by dimension.
+    `cost`, `when` and functions in `registers` accept sizes that are ints and sizes that are arrays alike. `cost` is by
+    default measured, or derived from the template (`DerivedCost`). `registers` are temporaries besides the operands, by
+    level; by default the vectors that a template's text needs. `tile_sizes` are tile sizes worth searching (`fit`), by
+    dimension; by default sizes in `shape` that are not powers of two, which search tries anyway.
 
     `template` is the C where that is one line per vector (`kernels/template.py`); otherwise `emit` prints it, and
     `jam` prints several calls together. `cpu_features` are required besides those of the target. `flush_to_zero`
@@ -105,27 +139,41 @@ class Microkernel:
     """
 
     name: str
-    op: Operation | type[Operation]
-    only: Callable[[Operation], bool] | None = None
     takes: str = ""
+    op: Operation | type[Operation] = attrs.field(default=attrs.Factory(_op, takes_self=True))
+    only: Callable[[Operation], bool] | None = None
     operands: tuple[OperandPattern, ...] = attrs.field(default=attrs.Factory(_operands, takes_self=True))
-    cost: Cost
+    cost: Cost | None = None
     template: Template | None = None
     emit: Callable[[KernelSite], None] | None = None
     shape: Shape = attrs.field(default=attrs.Factory(_shape, takes_self=True))
     same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
     types: tuple[tuple[str, ...], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
-    registers: Mapping[str, Registers] = attrs.field(factory=dict[str, Registers])
-    tile_sizes: Mapping[int, Sequence[int]] = attrs.field(factory=dict[int, Sequence[int]])
+    registers: Mapping[str, Registers] | None = None
+    tile_sizes: Mapping[int, Sequence[int]] | None = None
     cpu_features: tuple[str, ...] = ()
     flush_to_zero: bool = False
     jam: UnrollAndJam | None = None
 
     @property
+    def call_cost(self) -> Cost:
+        """Return the cost of a call: the declared one, or else the derived one."""
+        count = instructions(self.template) if isinstance(self.template, str) else 1
+        return DerivedCost(self.name, max(1, count)) if self.cost is None else self.cost
+
+    @property
     def cost_parts(self) -> tuple[CostPart, ...]:
         """Return the parts of a `Combined` cost, or the cost itself."""
-        return self.cost.parts if isinstance(self.cost, Combined) else (self.cost,)
+        return self.cost.parts if isinstance(self.cost, Combined) else (self.call_cost,)
+
+    @property
+    def offered_sizes(self) -> Mapping[int, Sequence[int]]:
+        """Return the tile sizes that search is to try, declared or derived."""
+        if self.tile_sizes is not None or not isinstance(self.shape, tuple):
+            return self.tile_sizes or {}
+        sizes = [rule.of if isinstance(rule, Multiple) else rule or 1 for rule in self.shape]
+        return {dim: (size,) for dim, size in enumerate(sizes) if size & (size - 1)}
 
     def print(self, site: KernelSite) -> None:
         """Print a call through its site, by `template` or by `emit`."""
@@ -198,6 +246,12 @@ class Microkernel:
 
     def temporaries(self, logical: LogicalSpec, level: str) -> Num:
         """Return the registers of a level that a call uses besides its operands."""
+        if self.registers is None:
+            if not any(state.vector and state.level == level for state in logical.states):
+                return 0
+            pairs = zip(logical.declared, logical.states, strict=True)
+            held = frozenset(one.name for one, state in pairs if state.vector)
+            return temporaries(self.template, held) if isinstance(self.template, str) else 0
         count = self.registers.get(level, 0)
         return count(logical) if callable(count) else count
 

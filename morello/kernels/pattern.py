@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Literal, Self, TypeAlias
 
 import attrs
 
 from morello.ir.dtypes import BY_NAME
 from morello.ir.layout import Layout, col_major, row_major
+from morello.ir.ops import BY_NAME as OPERATIONS
+from morello.ir.ops import Operation
 from morello.ir.tensor import OperandState
 
 LayoutRule: TypeAlias = Literal["any", "row_major", "col_major"]
@@ -133,13 +136,28 @@ def agree(field: str, states: Sequence[OperandState]) -> bool:
     return len(layouts) <= 1 and len({state.vector for state in states if state.vector}) <= 1
 
 
-def parse_pattern(text: str) -> tuple[Shape, tuple[OperandPattern, ...]]:
-    """Return the sizes and operands that a text such as "1×1×1×n, f32 RF/L1, f32 VRF v8, f32 VRF v8" denotes.
+@attrs.frozen
+class SpecPattern:
+    """The Specs that a microkernel accepts: operation (None if it is given elsewhere), sizes and operands."""
 
-    Sizes are numbers, multiples such as 8i, or a letter for any size. A single 1 requires size 1 in all dimensions, a
-    single letter accepts any shape. Raises ValueError for another size.
+    op: Operation | None
+    shape: Shape
+    operands: tuple[OperandPattern, ...]
+
+
+@cache
+def parse_pattern(text: str) -> SpecPattern:
+    """Return the Specs that a text such as "MatmulAccum(1×1×1×n, f32 RF/L1, f32 VRF v8, f32 VRF v8)" denotes.
+
+    Without an operation, there are no parentheses. Sizes are numbers, multiples such as 8i, or a letter for any size.
+    A single 1 requires size 1 in all dimensions, a single letter accepts any shape. Raises ValueError for another size
+    or an unknown operation.
     """
-    sizes, *operands = text.split(",")
+    named = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text)
+    if named and named[1] not in OPERATIONS:
+        hint = "an operation of your own is given by `op`, with sizes and operands alone in `takes`"
+        raise ValueError(f"pattern {text!r}: {named[1]} is not an operation of Morello: {hint}")
+    sizes, *operands = (named[2] if named else text).split(",")
     rules: list[SizeRule] = []
     for word in re.split("[×x]", sizes):
         found = re.fullmatch(r"(\d+)(i?)|[A-Za-z]", word.strip())
@@ -148,4 +166,4 @@ def parse_pattern(text: str) -> tuple[Shape, tuple[OperandPattern, ...]]:
         rules.append(None if found[1] is None else Multiple(of=int(found[1])) if found[2] else int(found[1]))
     single: dict[SizeRule, Shape] = {None: None, 1: 1}
     shape = single.get(rules[0], tuple(rules)) if len(rules) == 1 else tuple(rules)
-    return shape, tuple(map(OperandPattern.of, operands))
+    return SpecPattern(OPERATIONS[named[1]] if named else None, shape, tuple(map(OperandPattern.of, operands)))

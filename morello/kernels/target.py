@@ -147,7 +147,7 @@ class Target(Machine):
             asked: dict[int, frozenset[int]] = {}
             for kernel in (self.whole or self).kernels:
                 if kernel.implements(op):
-                    for dim, sizes in kernel.tile_sizes.items():
+                    for dim, sizes in kernel.offered_sizes.items():
                         asked[dim] = asked.get(dim, frozenset()) | frozenset(sizes)
             self._tile_sizes[op] = asked
         return self._tile_sizes[op]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from string import Formatter
 
 from morello.kernels.site import KernelSite, OperandSite
 
 #: `{out_type}` is the C type of `{out}`.
 _TYPE = "_type"
+#: A call of a C function, and one of an operand alone; operators other than `=`.
+_CALL, _CALL_OF_ONE = re.compile(r"\b[A-Za-z_]\w*\("), re.compile(r"\b[A-Za-z_]\w*\(\{(\w+)\}\)")
+_OPERATOR = re.compile(r"[-+*/%&|^<>!?~=]+")
 #: A line that sets one operand, which may be a vector in memory.
 _SETTING = re.compile(r"\{(\w+)\} = (.*);")
 
@@ -56,6 +60,29 @@ def setting(line: str) -> tuple[str, str] | None:
 def names_in(text: str) -> list[str]:
     """Return the names that a template has in braces."""
     return [name for _, name, _, _ in Formatter().parse(text) if name]
+
+
+@cache
+def instructions(text: str) -> int:
+    """Return the number of calls and operators in a template."""
+    plain = re.sub(r"\{\w+\}", "x", text)
+    return len(_CALL.findall(plain)) + sum(one != "=" for one in _OPERATOR.findall(plain))
+
+
+@cache
+def temporaries(text: str, held: Collection[str]) -> int:
+    """Return the vector registers that suffice for one turn, besides those of the operands `held` in such registers.
+
+    Each operand read from elsewhere takes one, and each result of a call or operator, but not of a call of such an
+    operand alone, which replaces it, nor the last result, which goes to the output if that is held.
+    """
+    found = setting(text)
+    name, value = found or ("", text)
+    read = [one for one in names_in(value) if not one.endswith(_TYPE) and one not in held]
+    replaced = sum(read.count(one) == 1 for one in _CALL_OF_ONE.findall(value))
+    needed = instructions(value) + len(set(read)) - replaced
+    to_output = name in held if found else bool(held)
+    return max(0, needed - to_output)
 
 
 def _line(site: KernelSite, text: str, turn: int, turns: int) -> str:

@@ -49,9 +49,9 @@ class Profile:
     """The costs of a machine, in place of what the plugins of `target` declare.
 
     `cpus` are its microarchitectures, in archspec's names. `mhz` is the clock of its cores, for costs to be shown as
-    times. `levels` has numbers of memory levels by level and field, `weights`
-    those of `Weights`, where threads may be "cpus", and `tables` whole tables. Other values stay as declared.
-    `place` is its origin. Raises ProfileError for an invalid profile.
+    times. `levels` has numbers of memory levels by level and field, `weights` those of `Weights`, where threads may be
+    "cpus", `tables` whole tables, and `kernels` costs of kernels that declare none (`Machine.kernel_costs`). Other
+    values stay as declared. `place` is its origin. Raises ProfileError for an invalid profile.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Profile:
     levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, Mapping[str, int]])
     weights: Mapping[str, int | Literal["cpus"]] = attrs.field(factory=dict[str, int | Literal["cpus"]])
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
+    kernels: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict[str, tuple[int, ...]])
     place: str = attrs.field(default="", eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -79,6 +80,10 @@ class Profile:
         self._check_levels()
         self._check_weights()
         self._check_tables()
+        for name, costs in self._mapping("kernels", self.kernels).items():
+            if not isinstance(costs, tuple) or len(costs) != 3 or not all(in_range(one, 0) for one in costs):
+                rule = "three integers from 0 to 2^31: for each vector, once per call, and at least"
+                self.broken(f"kernels.{name}", rule, "measure again with `morello calibrate --kernels`")
 
     def _check_levels(self) -> None:
         for level, changed in self._mapping("levels", self.levels).items():
@@ -133,6 +138,8 @@ class Profile:
             lines += ["", "[tables]"]
         for name, rows in self.tables.items():
             lines += [f"{name} = [", *(f"    {list(row)}," for row in rows), "]"]
+        if self.kernels:
+            lines += ["", "[kernels]", *(f"{name} = {list(costs)}" for name, costs in self.kernels.items())]
         return "\n".join(lines) + "\n"
 
 
@@ -153,8 +160,9 @@ def parsed(text: str, place: str) -> Profile:
             raise ProfileError(f"{place}: {key} is missing", f'write {key} = "..." at the head of the file')
     if isinstance(settings.get("cpus"), list):
         settings["cpus"] = tuple(settings["cpus"])
-    if isinstance(settings.get("tables"), Mapping):
-        settings["tables"] = {name: _frozen(rows) for name, rows in settings["tables"].items()}
+    for key in ("tables", "kernels"):
+        if isinstance(settings.get(key), Mapping):
+            settings[key] = {name: _frozen(rows) for name, rows in settings[key].items()}
     return Profile(**settings, place=place)
 
 
@@ -174,7 +182,7 @@ def applied(profile: Profile, base: Target) -> Target:
         profile.broken("target", f"{base.name}, for which it is used", f"it is a profile of {profile.target}")
     return attrs.evolve(
         base, levels=_levels(profile, base), weights=_weights(profile, base), tables=_tables(profile, base),
-        profile=profile.name, mhz=profile.mhz,
+        kernel_costs=_kernel_costs(profile, base), profile=profile.name, mhz=profile.mhz,
     )  # fmt: skip
 
 
@@ -210,6 +218,14 @@ def _tables(profile: Profile, base: Target) -> Tables:
             rule = f"{len(known)} rows of {len(known[0])} integers, as {base.name} has them"
             profile.broken(f"tables.{name}", rule, "measure again: `morello calibrate` writes all rows")
     return {**base.tables, **profile.tables}
+
+
+def _kernel_costs(profile: Profile, base: Target) -> Mapping[str, tuple[int, ...]]:
+    known = {one.name for one in base.kernels if one.cost is None}
+    for name in profile.kernels:
+        if name not in known:
+            profile.broken(f"kernels.{name}", f"a microkernel of {base.name} that declares no cost", "remove it")
+    return profile.kernels
 
 
 def _frozen(rows: Any) -> Any:

@@ -196,7 +196,7 @@ def _names_rule(kernel: Microkernel, target: Target) -> str | None:
     """Return the rule on names and numbers that a microkernel breaks."""
     levels = {level.name for level in target.levels}
     jam = kernel.jam.registers if isinstance(kernel.jam, UnrollAndJam) else {}
-    registers = [*kernel.registers.items(), *jam.items()]
+    registers = [*(kernel.registers or {}).items(), *jam.items()]
     used = [name for pattern in kernel.operands for name in pattern.levels] + [name for name, _ in registers]
     if unknown := [name for name in used if name not in levels]:
         return f"it names the level {unknown[0]}, not one of {', '.join(sorted(levels))}"
@@ -210,7 +210,7 @@ def _names_rule(kernel: Microkernel, target: Target) -> str | None:
         return "`when` is a function"
     if any(not callable(count) and count < 0 for _, count in registers):
         return "register counts are not negative"
-    if any(dim < 0 or any(size < 1 for size in sizes) for dim, sizes in kernel.tile_sizes.items()):
+    if any(dim < 0 or any(size < 1 for size in sizes) for dim, sizes in kernel.offered_sizes.items()):
         return "tile_sizes are positive, by number of the dimension"
     if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
         return "its cpu_features are a tuple of names"
@@ -219,7 +219,7 @@ def _names_rule(kernel: Microkernel, target: Target) -> str | None:
 
 def _printing_rule(kernel: Microkernel, operations: Sequence[Operation]) -> str | None:
     """Return the rule on functions and templates that a microkernel breaks."""
-    if not callable(kernel.cost) or not (kernel.emit is None or callable(kernel.emit)):
+    if not callable(kernel.call_cost) or not (kernel.emit is None or callable(kernel.emit)):
         return "cost and emit are functions"
     if (kernel.template is None) == (kernel.emit is None):
         return "it has either a template or an emit"

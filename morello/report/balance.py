@@ -78,7 +78,7 @@ def _of_kernel(logical: LogicalSpec, kernel: str, own: int, target: Target) -> d
             states = list(logical.states)
             states[index] = attrs.evolve(state, level=fastest)
             near = attrs.evolve(logical, states=tuple(states))
-            costs[state.level] += max(0, own - int(called.cost(near, target)))
+            costs[state.level] += max(0, own - int(called.call_cost(near, target)))
     saved = min(own, sum(costs.values()))
     scaled = {level: cost * saved // max(1, sum(costs.values())) for level, cost in costs.items()}
     moves = logical.op.moves_data or logical.op.initializes

@@ -76,8 +76,6 @@ def checked_needs(kernel: Microkernel, logical: LogicalSpec, target: Target) -> 
 
 def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, level: str) -> Num:
     """Return the registers of a level that calls need. Raises PluginError unless they are integers from 0."""
-    if level not in kernel.registers:
-        return 0
     count = _called(kernel, target, "registers", lambda: kernel.temporaries(logical, level))
     if type(count) is int and count >= 0:
         return count
@@ -89,7 +87,7 @@ def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, leve
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:
     """Return the kernel's costs. Raises PluginError unless they are integers of at least 1 for every Spec."""
-    cost = _called(kernel, target, "cost", lambda: kernel.cost(logical, target))
+    cost = _called(kernel, target, "cost", lambda: kernel.call_cost(logical, target))
     return _positive(kernel, _per_spec(kernel, cost, logical, target), target)
 
 

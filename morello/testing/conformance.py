@@ -195,7 +195,7 @@ def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec]
     `specs` are some that the kernel accepts. Its cost is an integer of at least 1, and for many Specs at once, as
     search asks for them, its condition and its cost equal those of each alone. Temporaries fit the registers.
     """
-    for name, spec in ((name, spec) for name in kernel.registers for spec in specs):
+    for name, spec in ((level.name, spec) for level in target.levels for spec in specs):
         level, needed = target.level(name), int(kernel.temporaries(spec.logical, name))
         if needed * level.unit > level.capacity:
             raise target.fault(

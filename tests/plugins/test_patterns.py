@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from morello.ir.ops.matmul import Matmul
@@ -36,7 +38,7 @@ def test_operands_as_text_and_back(text: str, pattern: OperandPattern) -> None:
     ],
 )
 def test_sizes_as_text(sizes: str, shape: Shape) -> None:
-    assert parse_pattern(f"{sizes}, f32 C, f32 C")[0] == shape
+    assert parse_pattern(f"{sizes}, f32 C, f32 C").shape == shape
 
 
 @pytest.mark.parametrize("sizes", ["", "1×", "-1", "n8", "8.5"])
@@ -53,3 +55,25 @@ def test_text_and_data_declare_the_same() -> None:
     assert text.describe() == "Matmul of 1×1×1×n on (any), (any), (f32 C)"
     single = Microkernel(name="One", op=Matmul(), takes="1, any, any, any", cost=lambda spec, machine: 1)
     assert single.size_rules(2) == (1, 1)
+
+
+def test_an_operation_as_text() -> None:
+    kernel = Microkernel(name="One", takes="MatmulAccum(1×1×1×6i, any, any, f32 C)", template="{out} += {lhs} * {rhs};")
+    assert kernel.op == Matmul(accumulate=True)
+    assert kernel.describe() == "MatmulAccum of 1×1×1×6i on (any), (any), (f32 C)"
+
+
+@pytest.mark.parametrize(
+    ("takes", "rule"),
+    [
+        (
+            "HardSwish(1, any, any)",
+            "HardSwish is not an operation of Morello: an operation of your own is given by `op`",
+        ),
+        ("1, any, any", "microkernel One has no operation: begin `takes` with it"),
+        ("", "microkernel One has no operation"),
+    ],
+)
+def test_a_pattern_without_a_known_operation(takes: str, rule: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        Microkernel(name="One", takes=takes, template="{out} = {src};")

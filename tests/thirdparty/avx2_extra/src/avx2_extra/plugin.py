@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from morello.ir.numbers import Num
 from morello.ir.ops import Operation
-from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, TargetPlugin, hookimpl, per_vector
@@ -15,10 +14,8 @@ from .hard_swish import HARD_SWISH, HardSwish
 
 FUSED_MULTIPLY_ADD = Microkernel(
     name="FusedMultiplyAdd8",
-    op=Matmul(accumulate=True),
-    takes="1×1×1×n, f32 RF/L1, f32 L1 row_major, f32 VRF row_major v8",
+    takes="MatmulAccum(1×1×1×n, f32 RF/L1, f32 L1 row_major, f32 VRF row_major v8)",
     cost=per_vector(10),
-    registers={"VRF": 2},
     template="{out} = _mm256_fmadd_ps(_mm256_set1_ps({lhs}), {rhs}, {out});",
 )
 
@@ -43,8 +40,7 @@ def _emit(site: KernelSite) -> None:
 
 OUTER_PRODUCT = Microkernel(
     name="OuterProduct4x8",
-    op=Matmul(accumulate=True),
-    takes=f"1×{ROWS}×1×8, f32 RF/L1 strided, f32 L1, f32 VRF row_major strided v8",
+    takes=f"MatmulAccum(1×{ROWS}×1×8, f32 RF/L1 strided, f32 L1, f32 VRF row_major strided v8)",
     cost=_cost,
     registers={"VRF": 2},
     emit=_emit,

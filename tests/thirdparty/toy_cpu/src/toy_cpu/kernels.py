@@ -6,9 +6,6 @@ from collections.abc import Sequence
 
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Num
-from morello.ir.ops.fill import FillZero
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, UnrollAndJam, touching
@@ -59,16 +56,14 @@ def _zero_bytes(site: KernelSite) -> None:
 KERNELS = (
     Microkernel(
         name="MultAdd",
-        op=Matmul(accumulate=True),
-        takes="1×1×1×1, f32/i32 R/C, f32/i32 R/C, f32/i32 R/C",
+        takes="MatmulAccum(1×1×1×1, f32/i32 R/C, f32/i32 R/C, f32/i32 R/C)",
         same=("dtype",),
         cost=touching(2),
         template=_mult_add,
     ),
     Microkernel(
         name="AddScaledRow",
-        op=Matmul(accumulate=True),
-        takes="1×1×1×4i, f32/i32 R/C, f32/i32 C row_major aligned, f32/i32 C row_major aligned",
+        takes="MatmulAccum(1×1×1×4i, f32/i32 R/C, f32/i32 C row_major aligned, f32/i32 C row_major aligned)",
         same=("dtype",),
         cost=_row_cost,
         registers={"R": 2},
@@ -77,23 +72,20 @@ KERNELS = (
     ),
     Microkernel(
         name="Copy",
-        op=Move(),
-        takes="1, R/C, R/C",
+        takes="Move(1, R/C, R/C)",
         same=("dtype",),
         cost=touching(1),
         template="{out} = {src};",
     ),
     Microkernel(
         name="Zero",
-        op=FillZero(),
-        takes="1, R/C",
+        takes="FillZero(1, R/C)",
         cost=touching(1),
         template="{out} = 0;",
     ),
     Microkernel(
         name="ZeroBytes",
-        op=FillZero(),
-        takes="n, C/MEM",
+        takes="FillZero(n, C/MEM)",
         cost=touching(),
         emit=_zero_bytes,
     ),
