@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    "name", ["morello", "morello_x86", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"]
+    "name",
+    ["morello", "morello_vectors", "morello_x86", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"],
 )
 def test_packages_lie_in_the_checkout(name: str) -> None:
     file = importlib.import_module(name).__file__

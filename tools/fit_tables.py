@@ -2,7 +2,7 @@
 
     python -m tools.fit_tables
 
-Prints the source of `TABLES` in `morello_x86.kernels.function_tables`. Needs scipy.
+Prints the source of `TABLES` in `morello_vectors.function_tables`. Needs scipy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from morello_x86.kernels.function_tables import ENDS
+from morello_vectors.function_tables import ENDS
 from scipy.special import ndtr
 
 Array = npt.NDArray[np.float64]

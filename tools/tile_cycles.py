@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from morello_vectors.multiply_add import Lanes
+from morello_vectors.tile_cost import TileTimes
 from morello_x86.calibration.peak import FEATURES
 from morello_x86.calibration.tile_times import lanes_of, measure
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes
-from morello_x86.kernels.tile_cost import TileTimes
+from morello_x86.kernels.multiply_adds import MULTIPLY_ADDS
 
 from morello.build.library import build
 from morello.build.toolchain import Compiler, available_compilers

@@ -4,7 +4,7 @@
 
 Results are compared with those of the C library in double precision, and errors are given in units in the last place
 of the exact result (2^-149 for subnormal ones), or of the argument where that is stated. `--step 1009` takes every
-1009th float instead of all 2^32. The error that is documented is in `morello_x86.kernels.vector_math`; the exit code is
+1009th float instead of all 2^32. The error that is documented is in `morello_vectors.vector_math`; the exit code is
 1 if a larger one is found.
 """
 
@@ -15,7 +15,8 @@ import ctypes
 import sys
 
 import attrs
-from morello_x86.kernels.vector_math import FUNCTIONS, c_name, definitions
+from morello_vectors.vector_math import FUNCTIONS, c_name, definitions
+from morello_x86.instructions import X86Instructions
 
 from morello.build.library import build
 from morello.build.toolchain import Compiler, available_compilers
@@ -112,7 +113,7 @@ def measure(function: str, values: int, compiler: Compiler, step: int = 1, first
     source = _SOURCE.format(
         values=values,
         bytes=4 * values,
-        functions="\n".join(definitions(function, values).values()),
+        functions="\n".join(definitions(X86Instructions(), function, values).values()),
         exact=EXACT[function],
         scale="x[lane]" if FUNCTIONS[function].of_argument else "want",
         name=c_name(function, values),

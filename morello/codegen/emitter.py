@@ -58,6 +58,8 @@ class CEmitter:
     lines of `prologue` and ends with those of `epilogue`.
     """
 
+    #: What kernels ask for by `KernelSite.instructions`: a table of the CPU's primitives, of a type that they know.
+    instructions: object = None
     flags: tuple[str, ...] = ()
     includes: tuple[str, ...] = ("stddef.h", "stdint.h", "string.h")
     memories: Mapping[str, str] = MappingProxyType({})
@@ -164,6 +166,11 @@ class Emission:
         )
 
     # The interface for KernelSite, with vectors, loads and stores below.
+
+    @property
+    def instructions(self) -> object:
+        """Return the emitter's table of primitives."""
+        return self.emitter.instructions
 
     def line(self, text: str) -> None:
         """Add one line of C."""

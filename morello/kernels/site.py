@@ -18,6 +18,11 @@ from morello.kernels.buffers import View
 class Printer(Protocol):
     """The emitter's side of a site."""
 
+    @property
+    def instructions(self) -> object:
+        """Return the emitter's table of primitives, None without one."""
+        ...
+
     def line(self, text: str) -> None:
         """Add one line of C."""
 
@@ -123,6 +128,11 @@ class KernelSite:
     def operands(self) -> dict[str, OperandSite]:
         """Return the operands by the names that the operation has for them."""
         return {one.name: self.operand(index) for index, one in enumerate(self.spec.declared)}
+
+    @property
+    def instructions(self) -> object:
+        """Return the emitter's table of primitives, None without one."""
+        return self._printer.instructions
 
     def line(self, text: str) -> None:
         """Add one line of C."""

@@ -40,12 +40,12 @@ ROOT = Path(__file__).parents[2]
 #: counts by value.
 PLUGINS = {
     "reference_c": ["morello_reference_c"],
-    "x86_avx2": ["morello_x86"],
-    "x86_avx512": ["morello_x86", "morello_x86_avx512"],
+    "x86_avx2": ["morello_vectors", "morello_x86"],
+    "x86_avx512": ["morello_vectors", "morello_x86", "morello_x86_avx512"],
 }
 PACKAGES = {
     "morello": ROOT / "morello",
-    **{f"morello_{name}": ROOT / "plugins" / name / "src" / f"morello_{name}" for name in ("x86", *PLUGINS)},
+    **{f"morello_{name}": ROOT / "plugins" / name / "src" / f"morello_{name}" for name in ("vectors", "x86", *PLUGINS)},
 }
 #: Rules that are in methods, by the file that they are in.
 RULES = {

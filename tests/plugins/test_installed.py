@@ -20,7 +20,7 @@ from morello.host import missing_features
 #: One worker builds the environment for all of them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]
 
-OWN = ("reference_c", "x86", "x86_avx2", "x86_avx512")
+OWN = ("reference_c", "vectors", "x86", "x86_avx2", "x86_avx512")
 DISTRIBUTIONS = {
     "morello",
     *(f"morello_{name}" for name in (*OWN, "baselines", "bounds", "tune")),
@@ -114,7 +114,8 @@ def python(environment: Path, tmp_path: Path) -> Callable[[str], str]:
 def test_wheels_are_whole_and_need_no_test_tools(python: Callable[[str], str], environment: Path) -> None:
     code = """
         import importlib, importlib.util
-        for name in ("morello", "morello_x86", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"):
+        own = ("vectors", "x86", "x86_avx2", "x86_avx512", "reference_c")
+        for name in ("morello", *(f"morello_{one}" for one in own)):
             print(importlib.import_module(name).__file__)
         from morello.search.library import installed
         assert installed(), "the compiled part of search is missing"
@@ -142,7 +143,7 @@ def test_wheels_use_answers_of_the_checkout(python: Callable[[str], str], root: 
     code = """
         import morello_x86_avx2.plugin, morello_x86_avx512.plugin, morello_reference_c.plugin
         from morello.db.sources import core, package_sources
-        names = ("morello_reference_c", "morello_x86", "morello_x86_avx2", "morello_x86_avx512")
+        names = ("morello_reference_c", "morello_vectors", "morello_x86", "morello_x86_avx2", "morello_x86_avx512")
         print(core(), *(package_sources(name).hash for name in names))
     """
     tree = [hash_of(root / "plugins" / name / "src" / f"morello_{name}").hash for name in OWN]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import attrs
 import pytest
+from morello_vectors import register_tiles
+from morello_vectors.tile_cost import cost_of_tiles
 from morello_x86.calibration.peak import FEATURES
 from morello_x86.calibration.tile_times import measure
-from morello_x86.kernels import register_tiles
-from morello_x86.kernels.multiply_add import F32_FMA, MULTIPLY_ADDS, NARROW, families
-from morello_x86.kernels.tile_cost import cost_of_tiles
+from morello_x86.kernels.multiply_adds import F32_FMA, MULTIPLY_ADDS, NARROW, families
 from morello_x86.kernels.tile_tables import shipped_cycles, tables
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
@@ -40,7 +40,7 @@ REGISTERS = {8: 16, 16: 32}
 def registry(values: int, *others: Microkernel) -> Registry:
     """Return the target of that vector width with the family, and `others`, as its kernels."""
     plugin: TargetPlugin = PLUGINS[values]
-    family = register_tiles.kernels(4 * values, REGISTERS[values])
+    family = register_tiles.kernels(families(4 * values), REGISTERS[values])
     return Registry.of(tiles=attrs.evolve(plugin, kernels=(*family, *others)))
 
 

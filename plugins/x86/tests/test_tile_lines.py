@@ -7,8 +7,8 @@ from pathlib import Path
 
 import attrs
 import pytest
+from morello_vectors.tile_cost import Lines
 from morello_x86.calibration.tile_lines import Taken, Walks, cases_of, measure, reading
-from morello_x86.kernels.tile_cost import Lines
 
 #: What a call takes with all in L1, by its multiply-adds.
 _NEAR = 6

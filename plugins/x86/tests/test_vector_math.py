@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from morello_x86.kernels.vector_math import FUNCTIONS
+from morello_vectors.vector_math import FUNCTIONS
 
 from morello.build.toolchain import Compiler
 from tools.ulps import EXACT, FEATURES, FLAGS, measure

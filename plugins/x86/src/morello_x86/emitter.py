@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from morello.codegen.emitter import CEmitter
+from morello_x86.instructions import X86Instructions
 
 
 class X86Emitter(CEmitter):
     """Prints C that a compiler turns into instructions of the given extensions."""
 
+    instructions = X86Instructions()
     includes = ("immintrin.h", "stddef.h", "stdint.h", "string.h")
 
     def __init__(self, *flags: str):

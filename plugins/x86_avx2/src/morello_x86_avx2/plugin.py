@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
 from morello_x86.calibration import clock, measurements, profiles
-from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
 
+from morello_vectors.core import UNITS_PER_CYCLE
+from morello_vectors.multiply_add import MultiplyAdd
+from morello_vectors.tile_cost import TileCycles
+from morello_vectors.tile_tables import LEVELS, LINES, limits_table, tiles_table
+
 from morello.plugins import Clock, Measurement, Meter, Peak, Profile, Tables
 from morello.plugins.measure import Rows
 from morello.plugins.profile import ALL_CPUS, ProfileFile
-from morello_x86.core import UNITS_PER_CYCLE
-from morello_x86.kernels.multiply_add import MultiplyAdd, families
-from morello_x86.kernels.tile_cost import TileCycles
-from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_table, tables, tiles_table
+from morello_x86.kernels.multiply_adds import families
+from morello_x86.kernels.tile_tables import tables
 
 _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 

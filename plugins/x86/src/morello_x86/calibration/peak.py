@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from morello_vectors.multiply_add import Lanes
+
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.plugins import Peak
 from morello_x86.emitter import X86Emitter
-from morello_x86.kernels.multiply_add import Lanes, families
+from morello_x86.kernels.multiply_adds import families
 
 FEATURES = {32: ("avx2", "fma"), 64: ("avx512f", "avx512vl", "avx512bw")}
 #: Multiply-adds without loads, enough of them to hide their latency: no product is faster. None is computed just once,
@@ -47,8 +49,7 @@ def peak(widest: int, types: tuple[str, ...]) -> Peak | None:
     """
     for adds, size in families(widest):
         if types in adds.types and not missing_features((*FEATURES[size], *adds.cpu_features)):
-            lhs, rhs, out = map(dtype_named, types)
-            lanes = Lanes(adds, size, (lhs, rhs, out))
+            lanes = adds.in_lanes(size, [*map(dtype_named, types)])
             flops = 2 * MULTIPLY_ADDS_OF_LIMIT * lanes.values * adds.taken
             return Peak(source=_PEAK.format(limit=limit(lanes), apart=_APART), flops=flops, flags=flags_of(lanes))
     return None

@@ -14,14 +14,14 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 import numpy.typing as npt
+from morello_vectors.core import LINE
+from morello_vectors.tile_code import Matrix, TilePrinter
+from morello_vectors.tile_cost import PAGE_BYTES, Lines, smooth_maximum
 
 from morello.ir.index import as_index
 from morello.plugins import Meter
 from morello_x86.calibration.tile_times import lanes_of
-from morello_x86.core import LINE
-from morello_x86.kernels.multiply_add import F32_FMA
-from morello_x86.kernels.tile_code import Matrix, TilePrinter
-from morello_x86.kernels.tile_cost import PAGE_BYTES, Lines, smooth_maximum
+from morello_x86.kernels.multiply_adds import F32_FMA
 
 #: Rows and vectors of tiles, by bytes of a vector.
 _TILES = {32: ((1, 2), (6, 2)), 64: ((1, 1), (14, 1), (1, 3), (8, 3))}

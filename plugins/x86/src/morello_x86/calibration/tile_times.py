@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
+from morello_vectors.multiply_add import Lanes, MultiplyAdd
+from morello_vectors.tile_code import Matrix, TilePrinter
+from morello_vectors.tile_cost import TileCycles, TileTimes
 
 from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
 from morello_x86.calibration.peak import MULTIPLY_ADDS_OF_LIMIT, flags_of, limit
-from morello_x86.kernels.multiply_add import Lanes, MultiplyAdd
-from morello_x86.kernels.tile_code import Matrix, TilePrinter
-from morello_x86.kernels.tile_cost import TileCycles, TileTimes
 from morello_x86.kernels.tile_tables import shipped_cycles
 
 #: Builds a shared object from C with these flags.
@@ -84,7 +84,7 @@ def lanes_of(adds: MultiplyAdd, size: int) -> Lanes:
     """Return vectors of `size` bytes for the first types that it takes of the least width, as conversions cost."""
     named = [sorted(map(dtype_named, types), key=lambda dtype: dtype.bytes) for types in (adds.lhs, adds.rhs)]
     lhs, rhs = next(pair for pair in itertools.product(*named) if adds.pairs(*pair))
-    return Lanes(adds, size, (lhs, rhs, dtype_named(adds.out[0])))
+    return adds.in_lanes(size, (lhs, rhs, dtype_named(adds.out[0])))
 
 
 class _Library:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
-from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.dot import SUMMING, f32_step, row_times_column
-from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values, in_columns
+from morello_vectors.common import HALF_CYCLE
+from morello_vectors.dot import SUMMING, f32_step, row_times_column
+from morello_vectors.dot_code import Computing, DotProduct, Step, Values, in_columns
 
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul

@@ -8,8 +8,9 @@ zero, factors and sums alike.
 from __future__ import annotations
 
 import attrs
-from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX
-from morello_x86.kernels.multiply_add import DPBF16, DPBUSD, DPWSSD, MultiplyAdd
+from morello_vectors.multiply_add import MultiplyAdd
+from morello_x86.kernels.multiply_adds import DPBF16, DPBUSD, DPWSSD
+from morello_x86.kernels.spelling import INTEGER_VECTOR, PREFIX
 
 from morello.ir.dtypes import F32, U32
 from morello.ir.spec import LogicalSpec

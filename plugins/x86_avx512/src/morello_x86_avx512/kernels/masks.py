@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from morello_x86.kernels.common import HALF_CYCLE, INTEGERS
-from morello_x86.kernels.convert import unsigned
+from morello_vectors.common import HALF_CYCLE, INTEGERS
+from morello_vectors.convert import unsigned
 
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from morello_x86.kernels.common import HALF_CYCLE, PREFIX
-from morello_x86.kernels.convert import word_of
+from morello_vectors.common import HALF_CYCLE
+from morello_vectors.convert import word_of
+from morello_x86.kernels.spelling import PREFIX
 
 from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul

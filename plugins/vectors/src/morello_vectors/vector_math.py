@@ -19,44 +19,44 @@ import attrs
 
 from morello.ir.dtypes import F32, I32, U32
 from morello.kernels.site import KernelSite
-from morello_x86.kernels.common import PREFIX
-from morello_x86.kernels.function_tables import ENDS, TABLES, declared
-from morello_x86.kernels.values import literal
+from morello_vectors.function_tables import ENDS, TABLES, declared
+from morello_vectors.instructions import Instructions, floats, instructions
+from morello_vectors.values import literal
 
 
 @attrs.frozen
 class VectorFunction:
-    """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $p a prefix.
+    """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $fma, $max and so
+    on primitives.
 
-    `others` has texts for vectors of other lengths, by number of floats. `ulps` is the largest error of its result, in
+    One with tables has a text for each number of entries. `ulps` is the largest error of its result, in
     units in the last place of the result, or of the argument with `of_argument`; `calls` are the functions it needs.
     `cycles` is the reciprocal throughput of a call in half cycles, measured on vectors of at most 32 bytes and on those
     of 64, on a core of Zen 5.
     """
 
-    text: str
+    text: str | Mapping[int, str]
     calls: tuple[str, ...] = ()
     ulps: float | None = None
     cycles: tuple[int, int] = (0, 0)
-    others: Mapping[int, str] = attrs.field(factory=dict[int, str])
     of_argument: bool = False
 
 
 #: exp(x) / 2^n. Adding `magic` rounds to an integer: the sum's last bits are n + 254.
 _EXP_POLYNOMIAL = """\
 static inline $f exp_polynomial_$f($f x, $f *n, $f *sum) {
-    const $f magic = ${p}_set1_ps(0x1.8001fcp23f);
-    *sum = ${p}_fmadd_ps(x, ${p}_set1_ps(0x1.715476p+0f), magic);
+    const $f magic = $splat(0x1.8001fcp23f);
+    *sum = $fma(x, $splat(0x1.715476p+0f), magic);
     *n = *sum - magic;
-    $f r = ${p}_fnmadd_ps(*n, ${p}_set1_ps(0x1.62e430p-1f), x);
-    r = ${p}_fnmadd_ps(*n, ${p}_set1_ps(-0x1.05c610p-29f), r);
-    $f p = ${p}_set1_ps(0x1.6a4d60p-10f);
-    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.12398ep-7f));
-    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.5558b0p-5f));
-    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.555492p-3f));
-    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.fffffcp-2f));
-    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(1.0f));
-    return ${p}_fmadd_ps(p, r, ${p}_set1_ps(1.0f));
+    $f r = $nfma(*n, $splat(0x1.62e430p-1f), x);
+    r = $nfma(*n, $splat(-0x1.05c610p-29f), r);
+    $f p = $splat(0x1.6a4d60p-10f);
+    p = $fma(p, r, $splat(0x1.12398ep-7f));
+    p = $fma(p, r, $splat(0x1.5558b0p-5f));
+    p = $fma(p, r, $splat(0x1.555492p-3f));
+    p = $fma(p, r, $splat(0x1.fffffcp-2f));
+    p = $fma(p, r, $splat(1.0f));
+    return $fma(p, r, $splat(1.0f));
 }"""
 
 #: y·exp(x), which may be finite where exp(x) alone is not. Arguments are limited so that both powers of two are
@@ -64,24 +64,15 @@ static inline $f exp_polynomial_$f($f x, $f *n, $f *sum) {
 _EXP_TIMES = """\
 static inline $f exp_times_$f($f x, $f y) {
     $f n, sum;
-    x = ${p}_min_ps(${p}_set1_ps(177.4f), ${p}_max_ps(${p}_set1_ps(-174.0f), x));
+    x = $min($splat(177.4f), $max($splat(-174.0f), x));
     const $f p = exp_polynomial_$f(x, &n, &sum);
     const $u k = ($u)sum, half = k >> 1;
     return p * ($f)(half << 23) * y * ($f)((k - half) << 23);
 }"""
 
-#: With AVX-512 one instruction multiplies by a power of two.
-_EXP_TIMES_512 = """\
-static inline $f exp_times_$f($f x, $f y) {
-    $f n, sum;
-    x = ${p}_min_ps(${p}_set1_ps(1000.0f), ${p}_max_ps(${p}_set1_ps(-1000.0f), x));
-    const $f p = exp_polynomial_$f(x, &n, &sum);
-    return ${p}_scalef_ps(p * y, n);
-}"""
-
 _EXP = """\
 static inline $f exp_$f($f x) {
-    return exp_times_$f(x, ${p}_set1_ps(1.0f));
+    return exp_times_$f(x, $splat(1.0f));
 }"""
 
 #: Computed from exp(-|x|), which does not overflow.
@@ -89,7 +80,7 @@ _SIGMOID = """\
 static inline $f sigmoid_$f($f x) {
     const $f e = exp_$f(($f)(($i)x | INT32_MIN));
     const $i negative = x < 0.0f;
-    const $f one = ${p}_set1_ps(1.0f);
+    const $f one = $splat(1.0f);
     return ($f)((negative & ($i)e) | (~negative & ($i)one)) / (one + e);
 }"""
 
@@ -97,23 +88,8 @@ static inline $f sigmoid_$f($f x) {
 _SILU = """\
 static inline $f silu_$f($f x) {
     const $f a = ($f)(($i)x & INT32_MAX);
-    const $f low = exp_times_$f(-a, ${p}_min_ps(${p}_set1_ps(112.0f), a)) / (1.0f + exp_$f(-a));
-    return ${p}_max_ps(x, ${p}_setzero_ps()) - low;
-}"""
-
-#: The entry of a table's row for each lane, at the last bits of its `index`.
-_ENTRY = """\
-static inline $f entry_$f(const float *row, $f index) {
-    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(row), (__m256i)index);
-}"""
-_ENTRY_128 = """\
-static inline $f entry_$f(const float *row, $f index) {
-    const __m256i wide = _mm256_castsi128_si256((__m128i)index);
-    return _mm256_castps256_ps128(_mm256_permutevar8x32_ps(_mm256_loadu_ps(row), wide));
-}"""
-_ENTRY_512 = """\
-static inline $f entry_$f(const float *row, $f index) {
-    return _mm512_permutex2var_ps(_mm512_loadu_ps(row), (__m512i)index, _mm512_loadu_ps(row + 16));
+    const $f low = exp_times_$f(-a, $min($splat(112.0f), a)) / (1.0f + exp_$f(-a));
+    return $max(x, $zero()) - low;
 }"""
 
 
@@ -122,13 +98,13 @@ def _by_table(name: str, intervals: int, result: str) -> str:
     degree = len(TABLES[name, intervals]) - 1
     per_unit = literal((intervals - 1) / ENDS[name], F32)
     powers = reversed(range(degree))
-    steps = "\n    ".join(f"r = ${{p}}_fmadd_ps(r, u, entry_$f(table[{power}], sum));" for power in powers)
+    steps = "\n    ".join(f"r = $fma(r, u, entry_$f(table[{power}], sum));" for power in powers)
     return f"""\
 static inline $f {name}_$f($f x) {{
     {declared(name, intervals)}
-    const $f a = ${{p}}_min_ps(${{p}}_set1_ps({literal(ENDS[name], F32)}), ($f)(($i)x & INT32_MAX));
-    const $f per_unit = ${{p}}_set1_ps({per_unit}), magic = ${{p}}_set1_ps(0x1.8p23f);
-    const $f sum = ${{p}}_fmadd_ps(a, per_unit, magic), u = ${{p}}_fmsub_ps(a, per_unit, sum - magic);
+    const $f a = $min($splat({literal(ENDS[name], F32)}), ($f)(($i)x & INT32_MAX));
+    const $f per_unit = $splat({per_unit}), magic = $splat(0x1.8p23f);
+    const $f sum = $fma(a, per_unit, magic), u = $fms(a, per_unit, sum - magic);
     $f r = entry_$f(table[{degree}], sum);
     {steps}
     return {result};
@@ -136,70 +112,69 @@ static inline $f {name}_$f($f x) {{
 
 
 #: x·Φ(x) = max(x, 0) - |x|·Φ(-|x|), with either form of Φ.
-_GELU = "${p}_fnmadd_ps(r, a, ${p}_max_ps(x, ${p}_setzero_ps()))"
+_GELU = "$nfma(r, a, $max(x, $zero()))"
 #: tanh(x) = x·r, at most 1.
-_TANH = "($f)(($i)${p}_min_ps(${p}_set1_ps(1.0f), a * r) | (($i)x & INT32_MIN))"
+_TANH = "($f)(($i)$min($splat(1.0f), a * r) | (($i)x & INT32_MIN))"
 
 _RSQRT = """\
 static inline $f rsqrt_$f($f x) {
-    return 1.0f / ${p}_sqrt_ps(x);
+    return 1.0f / $sqrt(x);
 }"""
 
 #: exp(x - max), and 0 for an x of -infinity, even if that is the maximum.
 _EXP_BELOW = """\
 static inline $f exp_below_$f($f x, $f max) {
-    return exp_$f(x - ${p}_max_ps(${p}_set1_ps(-0x1.fffffep127f), max));
+    return exp_$f(x - $max($splat(-0x1.fffffep127f), max));
 }"""
 
 #: exp(x - max) for an x of at most max, off by at most 1.03 ulp. Rows wait for latencies: terms of the polynomial are
 #: added in pairs, and the power of two is applied 2^64 too large.
-_EXP_BELOW_OWN = """\
+EXP_BELOW_OWN = """\
 static inline $f exp_below_own_$f($f x, $f max) {
-    x = ${p}_max_ps(${p}_set1_ps(-130.0f), x - ${p}_max_ps(${p}_set1_ps(-0x1.fffffep127f), max));
-    const $f magic = ${p}_set1_ps(0x1.80017ep23f);
-    const $f sum = ${p}_fmadd_ps(x, ${p}_set1_ps(0x1.715476p+0f), magic), n = sum - magic;
-    $f r = ${p}_fnmadd_ps(n, ${p}_set1_ps(0x1.62e430p-1f), x);
-    r = ${p}_fnmadd_ps(n, ${p}_set1_ps(-0x1.05c610p-29f), r);
-    const $f low = ${p}_fmadd_ps(r, ${p}_set1_ps(0x1.555492p-3f), ${p}_set1_ps(0x1.fffffcp-2f));
-    $f p = ${p}_fmadd_ps(r, ${p}_set1_ps(0x1.6a4d60p-10f), ${p}_set1_ps(0x1.12398ep-7f));
-    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.5558b0p-5f));
-    p = ${p}_fmadd_ps(p, r * r, low);
-    p = ${p}_fmadd_ps(p, r * r, r) + 1.0f;
+    x = $max($splat(-130.0f), x - $max($splat(-0x1.fffffep127f), max));
+    const $f magic = $splat(0x1.80017ep23f);
+    const $f sum = $fma(x, $splat(0x1.715476p+0f), magic), n = sum - magic;
+    $f r = $nfma(n, $splat(0x1.62e430p-1f), x);
+    r = $nfma(n, $splat(-0x1.05c610p-29f), r);
+    const $f low = $fma(r, $splat(0x1.555492p-3f), $splat(0x1.fffffcp-2f));
+    $f p = $fma(r, $splat(0x1.6a4d60p-10f), $splat(0x1.12398ep-7f));
+    p = $fma(p, r, $splat(0x1.5558b0p-5f));
+    p = $fma(p, r * r, low);
+    p = $fma(p, r * r, r) + 1.0f;
     return $power;
 }"""
+
+_POWER = "p * ($f)(($u)sum << 23) * 0x1p-64f"
 
 #: exp(x - max) / denom. A small denominator is scaled so that its reciprocal is a number.
 _SOFTMAX = """\
 static inline $f softmax_$f($f x, $f max, $f denom) {
     const $i small = ($f)(($i)denom & INT32_MAX) < 0x1p-64f;
-    const $f one = ${p}_set1_ps(1.0f), up = ${p}_set1_ps(0x1p64f), lowest = ${p}_set1_ps(-0x1.fffffep127f);
+    const $f one = $splat(1.0f), up = $splat(0x1p64f), lowest = $splat(-0x1.fffffep127f);
     const $f scale = ($f)((small & ($i)up) | (~small & ($i)one));
-    return exp_times_$f(x - ${p}_max_ps(lowest, max), one / (denom * scale)) * scale;
+    return exp_times_$f(x - $max(lowest, max), one / (denom * scale)) * scale;
 }"""
 
 
 def _of_table(name: str, result: str, ulps: float, cycles: tuple[int, int], of_argument: bool = True) -> VectorFunction:
-    text, wide = (_by_table(name, intervals, result) for intervals in (8, 32))
-    return VectorFunction(text, ("entry",), ulps, cycles, {16: wide}, of_argument)
+    texts = {entries: _by_table(name, entries, result) for entries in (8, 32)}
+    return VectorFunction(texts, ("entry",), ulps, cycles, of_argument)
 
 
 FUNCTIONS = {
     "exp_polynomial": VectorFunction(_EXP_POLYNOMIAL),
-    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",), others={16: _EXP_TIMES_512}),
+    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",)),
     "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(14, 12)),
     "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(20, 19)),
     "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(24, 23)),
-    "entry": VectorFunction(_ENTRY, others={4: _ENTRY_128, 16: _ENTRY_512}),
+    # An instruction set has its own.
+    "entry": VectorFunction(""),
     "gelu": _of_table("gelu", _GELU, 1.25, (14, 13)),
     "gelu_tanh": _of_table("gelu_tanh", _GELU, 1.25, (15, 13)),
     "tanh": _of_table("tanh", _TANH, 3.0, (18, 17), of_argument=False),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(13, 13)),
     "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(16, 13)),
-    "exp_below_own": VectorFunction(
-        _EXP_BELOW_OWN.replace("$power", "p * ($f)(($u)sum << 23) * 0x1p-64f"),
-        cycles=(13, 13),
-        others={16: _EXP_BELOW_OWN.replace("$power", "${p}_scalef_ps(p, n)")},
-    ),
+    "exp_below_own": VectorFunction(EXP_BELOW_OWN.replace("$power", _POWER), cycles=(13, 13)),
     "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(17, 16)),
 }
 
@@ -212,13 +187,17 @@ def cycles(name: str, values: int) -> int:
     return FUNCTIONS[name].cycles[values == 16]
 
 
-def definitions(name: str, values: int) -> dict[str, str]:
+def definitions(primitives: Instructions, name: str, values: int) -> dict[str, str]:
     """Return the C functions of `name` on vectors of `values` floats, itself last: text by C name."""
-    function = FUNCTIONS[name]
-    found = {own: text for called in function.calls for own, text in definitions(called, values).items()}
-    text = function.others.get(values, function.text)
-    kinds = {"f": f"f32x{values}", "i": f"i32x{values}", "u": f"u32x{values}", "p": PREFIX[4 * values]}
-    found[c_name(name, values)] = Template(text).substitute(kinds)
+    function, words = FUNCTIONS[name], floats(values)
+    found = {own: text for called in function.calls for own, text in definitions(primitives, called, values).items()}
+    text = function.text if isinstance(function.text, str) else function.text[primitives.entries(values)]
+    text = Template(primitives.special(name, values) or text)
+    for used in text.get_identifiers():
+        if used not in words:
+            words[used], defined = primitives.function(used, values)
+            found |= {words[used]: defined} if defined else {}
+    found[c_name(name, values)] = text.substitute(words)
     return found
 
 
@@ -230,6 +209,6 @@ def define(site: KernelSite, name: str, values: int) -> str:
     """Make sure that the file defines a function; its name in C."""
     for dtype in (F32, I32, U32):
         site.vector_type(dtype, values)
-    for own, text in definitions(name, values).items():
+    for own, text in definitions(instructions(site), name, values).items():
         site.helper(own, text)
     return c_name(name, values)

@@ -14,8 +14,8 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.kernels.template import Template, names_in
 from morello.plugins import Machine, touching
-from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.convert import scalar_as
+from morello_vectors.common import HALF_CYCLE
+from morello_vectors.convert import scalar_as
 
 #: Half cycles to convert a value from bf16 or to it.
 _CONVERSION = 4

@@ -8,9 +8,9 @@ from morello.ir.numbers import Mask, Num, choose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.core import LINE
-from morello_x86.kernels.common import DTYPES_OF, HALF_CYCLE
-from morello_x86.kernels.lanes import VectorTemplate, in_lanes, lanewise, vectors, whole, width
+from morello_vectors.common import DTYPES_OF, HALF_CYCLE
+from morello_vectors.core import LINE
+from morello_vectors.lanes import VectorTemplate, in_lanes, lanewise, vectors, whole, width
 
 #: Bytes from which on an output evicts nearly everything from caches, itself included.
 LARGE = 16 << 20

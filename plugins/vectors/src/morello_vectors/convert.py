@@ -5,7 +5,7 @@ from __future__ import annotations
 from morello.ir.dtypes import BF16, F32, I32, U16, U32, DType
 from morello.ir.dtypes import by_name as dtype_named
 from morello.kernels.site import KernelSite, OperandSite
-from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
+from morello_vectors.instructions import instructions
 
 _F32_OF_BF16 = """static inline float f32_of_bf16(uint16_t bits) {
     const uint32_t wide = (uint32_t)bits << 16;
@@ -21,13 +21,6 @@ _BF16_OF_F32 = """static inline uint16_t bf16_of_f32(float value) {
     const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
 }"""
-
-#: Compilers make a mess of `__builtin_convertvector` where vectors of factors have less than 16 bytes.
-_WIDEN = """static inline {wide} {name}({narrow} v) {{
-    {register} bits = {zero}();
-    memcpy(&bits, &v, sizeof v);
-    return ({wide}){convert}(bits);
-}}"""
 
 _NARROW_F32 = """static inline {narrow} {name}({wide} v) {{
     const {bits} bits = ({bits})v, rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -60,34 +53,18 @@ def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: i
         return value
     kind = site.vector_type(out, values)
     if source == BF16:
-        return f"({kind})({_widened(site, value, U16, U32, values)} << 16)"
+        return f"({kind})({instructions(site).widened(site, value, U16, U32, values)} << 16)"
     if out == BF16:
         name, wide = f"{kind}_of_f32", site.vector_type(F32, values)
         text = _NARROW_F32.format(name=name, wide=wide, narrow=kind, bits=site.vector_type(U32, values))
         return f"{site.helper(name, text)}({vector_as(site, value, source, F32, values)})"
     if out == F32 and source.bytes < 4:
-        return f"__builtin_convertvector({_widened(site, value, source, I32, values)}, {kind})"
+        return f"__builtin_convertvector({instructions(site).widened(site, value, source, I32, values)}, {kind})"
     if source.bytes < out.bytes:
-        return _widened(site, value, source, out, values)
+        return instructions(site).widened(site, value, source, out, values)
     if source.bytes > 2 * out.bytes:
         return vector_as(site, vector_as(site, value, source, U16, values), U16, out, values)
     return f"__builtin_convertvector({value}, {kind})"
-
-
-def _widened(site: KernelSite, value: str, source: DType, out: DType, values: int) -> str:
-    """`value`, a vector of integers, with zeros or with copies of their signs in front of them."""
-    narrow, wide = site.vector_type(source, values), site.vector_type(out, values)
-    size = max(16, source.bytes * values)
-    instruction = f"cvtep{'i' if source.is_signed else 'u'}{8 * source.bytes}_epi{8 * out.bytes}"
-    text = _WIDEN.format(
-        name=f"{wide}_of_{source}",
-        wide=wide,
-        narrow=narrow,
-        register=INTEGER_VECTOR[size],
-        zero=f"{PREFIX[size]}_setzero_{SUFFIX[size]}",
-        convert=f"{PREFIX[out.bytes * values]}_{instruction}",
-    )
-    return f"{site.helper(f'{wide}_of_{source}', text)}({value})"
 
 
 def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:

@@ -15,10 +15,10 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, touching_kernel
-from morello_x86.kernels.lanes import repeat
-from morello_x86.kernels.move import cast
-from morello_x86.kernels.values import literal
+from morello_vectors.common import HALF_CYCLE, MEMORIES, touching_kernel
+from morello_vectors.lanes import repeat
+from morello_vectors.move import cast
+from morello_vectors.values import literal
 
 _MEMORIES = "/".join(MEMORIES)
 

@@ -18,9 +18,9 @@ from morello.ir.tensor import TensorSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.kernels.template import names_in, setting
 from morello.plugins import OperandPattern
-from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
-from morello_x86.kernels.convert import scalar_as, vector_as
-from morello_x86.kernels.values import literal
+from morello_vectors.convert import scalar_as, vector_as
+from morello_vectors.instructions import instructions
+from morello_vectors.values import literal
 
 #: Where an operand of a lanewise kernel may be: a single value in RF or L1, all values in VRF or L1.
 ANYWHERE = ("RF", "L1", "VRF")
@@ -115,7 +115,7 @@ class Place:
         if one.in_registers:
             value = one.register(int(self.at))
         elif self.rest:
-            value = _load_rest(self.site, dtype, self.values, self._address(index), self.rest, fill)
+            value = load_rest(self.site, dtype, self.values, self._address(index), self.rest, fill)
         else:
             value = f"{self.site.load(dtype, self.values)}({self._address(index)})"
         return vector_as(self.site, value, dtype, lane_type(dtype), self.values)
@@ -128,17 +128,17 @@ class Place:
         if operand.in_registers:
             self.line(f"{operand.register(int(self.at))} = {value};")
         elif self.rest:
-            store = _store_rest(self.site, dtype, self.values)
+            store = store_rest(self.site, dtype, self.values)
             self.line(f"{store}({self._address(index)}, {value}, {self.rest});")
         else:
-            store = stream if self.streams else KernelSite.store
+            store = instructions(self.site).stream if self.streams else KernelSite.store
             self.line(f"{store(self.site, dtype, self.values)}({self._address(index)}, {value});")
 
     def fetch_next_row(self, index: int) -> None:
         """Prefetch the same place of the next row, if an operand that is a row lies beyond L2."""
         tensor = self.site.operand(index).tensor
         if tensor.state.level not in NEAR_CORE and index not in self.fixed and not self.rest:
-            self.line(f"_mm_prefetch((const char *)({self._address(index)} + {tensor.volume}), _MM_HINT_T0);")
+            self.line(instructions(self.site).prefetch(f"{self._address(index)} + {tensor.volume}", 1))
 
     def constant(self, value: float | int) -> str:
         """Return the C expression of a constant in all lanes."""
@@ -225,7 +225,7 @@ def streamed_places(site: KernelSite, values: int, operands: Sequence[int]) -> I
     yield Place(site, values, index, pointers, fixed, streams=True)
     site.line("    }")
     yield from at(str(total - values))
-    site.line("    _mm_sfence();")
+    site.line(f"    {instructions(site).fence}")
 
 
 #: C for one vector of each operand, as in templates of microkernels, or a function that returns it for a place.
@@ -271,38 +271,18 @@ def repeat(site: KernelSite, dtype: DType, values: int) -> str:
     return site.helper(f"repeat_{kind}", f"{head} {{\n    return ({kind}){{{lanes}}};\n}}")
 
 
-def stream(site: KernelSite, dtype: DType, values: int) -> str:
-    """Return the name of a function that stores a vector past the caches, at an aligned address."""
-    kind, size = site.vector_type(dtype, values), dtype.bytes * values
-    head = f"static inline void stream_{kind}({dtype.c_name} *to, {kind} v)"
-    text = f"{PREFIX[size]}_stream_{SUFFIX[size]}(({INTEGER_VECTOR[size]} *)to, ({INTEGER_VECTOR[size]})v);"
-    return site.helper(f"stream_{kind}", f"{head} {{\n    {text}\n}}")
-
-
-def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: float | int) -> str:
+def load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: float | int) -> str:
     """Return the first `count` values of a vector, and `fill` in the lanes beyond them, which are not read."""
     kind = site.vector_type(dtype, values)
     head = f"static inline {kind} load_rest_{kind}(const {dtype.c_name} *from, int count, {kind} v)"
-    text = "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"
-    if masked := _masked(dtype, values):
-        suffix, wide = masked
-        text = f"return ({kind})_mm512_mask_loadu_{suffix}(({wide})v, (__mmask16)((1u << count) - 1), from);"
+    text = instructions(site).load_first(site, dtype, values)
     name = site.helper(f"load_rest_{kind}", f"{head} {{\n    {text}\n}}")
     return f"{name}({place}, {count}, {repeat(site, dtype, values)}({literal(fill, dtype)}))"
 
 
-def _store_rest(site: KernelSite, dtype: DType, values: int) -> str:
+def store_rest(site: KernelSite, dtype: DType, values: int) -> str:
+    """Return the C function that stores the first values of a vector."""
     kind = site.vector_type(dtype, values)
     head = f"static inline void store_rest_{kind}({dtype.c_name} *to, {kind} v, int count)"
-    text = "memcpy(to, &v, (size_t)count * sizeof *to);"
-    if masked := _masked(dtype, values):
-        suffix, wide = masked
-        text = f"_mm512_mask_storeu_{suffix}(to, (__mmask16)((1u << count) - 1), ({wide})v);"
+    text = instructions(site).store_first(site, dtype, values)
     return site.helper(f"store_rest_{kind}", f"{head} {{\n    {text}\n}}")
-
-
-def _masked(dtype: DType, values: int) -> tuple[str, str] | None:
-    """Return the suffix and type of vectors that AVX-512 F masks: 16 values of 32 bits. None for others."""
-    if dtype.bytes != 4 or values != 16:
-        return None
-    return ("ps", "__m512") if dtype.is_float else ("epi32", "__m512i")

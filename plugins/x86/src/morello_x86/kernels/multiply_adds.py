@@ -1,71 +1,24 @@
-"""Multiply-adds of vectors, for every product type: how many neighbours along k each takes, and its C."""
+"""The multiply-adds of cores with AVX2 and AVX-512, and their C in register tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
+from morello_vectors import multiply_add
+from morello_vectors.multiply_add import Lanes, MultiplyAdd
 
 from morello.ir.dtypes import BF16, F32, DType
-from morello.ir.dtypes import by_name as dtype_named
-from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
+from morello.ir.numbers import Mask, Num
+from morello_x86.kernels.spelling import INTEGER_VECTOR, PREFIX, SUFFIX
 
 #: Intel's type of a vector of f32, by its bytes.
 _FLOATS = {32: "__m256", 64: "__m512"}
 
 
-@attrs.frozen(kw_only=True)
-class MultiplyAdd:
-    """Adds to each sum of a vector the products of as many neighbours along k as are as wide as the sum.
-
-    Factors have `width` bytes: operands of half of that are widened first. `call` is its C, of the names `prefix`,
-    `sum`, `first` and `second`; of bytes, `first` is the unsigned factor. It takes operands of those types that it
-    `pairs`, and needs `temporaries` besides sums and factors. Few sums are kept `in_parts`. One `with_masks` is of a
-    core with the masks and registers of AVX-512, as are all in vectors of 64 bytes.
-    """
-
-    name: str
-    call: str
-    width: int
-    lhs: tuple[str, ...]
-    rhs: tuple[str, ...]
-    out: tuple[str, ...]
-    pairs: Callable[[DType, DType], bool] = lambda lhs, rhs: True
-    saturating: bool = False
-    in_parts: bool = False
-    with_masks: bool = False
-    temporaries: int = 0
-    cpu_features: tuple[str, ...] = ()
-    flush_to_zero: bool = False
-
-    @property
-    def types(self) -> tuple[tuple[str, str, str], ...]:
-        """Return the types of operands that go together."""
-        pairs = [(lhs, rhs) for lhs in self.lhs for rhs in self.rhs if self.pairs(dtype_named(lhs), dtype_named(rhs))]
-        return tuple((*pair, out) for pair in pairs for out in self.out)
-
-    @property
-    def sum_bytes(self) -> int:
-        return dtype_named(self.out[0]).bytes
-
-    @property
-    def taken(self) -> int:
-        """Return how many neighbours along k a step takes."""
-        return self.sum_bytes // self.width
-
-
 @attrs.frozen
-class Lanes:
-    """The C of a multiply-add in vectors of `size` bytes, for operands of three types: factors, and sums."""
-
-    adds: MultiplyAdd
-    size: int
-    types: tuple[DType, DType, DType]
-
-    @property
-    def values(self) -> int:
-        """Return the number of sums in a vector."""
-        return self.size // self._out.bytes
+class X86Lanes(Lanes):
+    """The C of a multiply-add in Intel's intrinsics, in AVX2's vectors or, of 64 bytes and `narrow`, AVX-512's."""
 
     @property
     def sums(self) -> str:
@@ -82,14 +35,8 @@ class Lanes:
         return f"{self._prefix}_setzero_{'ps' if self._out == F32 else SUFFIX[self.size]}()"
 
     @property
-    def word(self) -> int | None:
-        """Return the bits of a step's values of the left-hand side if C reads them as one integer, else None."""
-        bits = 8 * self.adds.taken * self.types[0].bytes
-        return bits if self.adds.taken > 1 else None
-
-    @property
     def with_masks(self) -> bool:
-        return self.size == 64 or self.adds.with_masks
+        return self.size == 64 or self.adds.narrow
 
     @property
     def in_place(self) -> bool:
@@ -98,11 +45,6 @@ class Lanes:
         Of AVX2's 16 registers gcc 12 wastes some on copies of sums and factors, and spills sums.
         """
         return self._floats and not self.with_masks
-
-    @property
-    def halves(self) -> bool:
-        """Return True if factors of the right-hand side are widened, from half a vector."""
-        return self.types[1].bytes < self.adds.width
 
     def load_sums(self, place: str, tail: int, masks: tuple[str, str]) -> str:
         """Return a vector of sums from memory, the first `tail` if it is not 0."""
@@ -144,14 +86,11 @@ class Lanes:
         """Return the line that adds products to sums; `in_place`, in assembly."""
         if in_place:
             return f'__asm__("vfmadd231ps {{%2, %1, %0|%0, %1, %2}}" : "+x"({sum_}) : "x"({value}), "x"({factor}));'
-        return f"{sum_} = {self.added(sum_, value, factor)};"
+        return super().add(sum_, value, factor, in_place)
 
-    def added(self, sum_: str, value: str, factor: str) -> str:
-        """Return the sums with their products added."""
-        lhs, _, _ = self.types
-        first, second = (factor, value) if self.adds.width == 1 and lhs.is_signed else (value, factor)
-        half = f"__m{8 * self.size}bh"
-        return self.adds.call.format(prefix=self._prefix, sum=sum_, first=first, second=second, bf16=half)
+    @property
+    def words(self) -> Mapping[str, str]:
+        return {"prefix": self._prefix, "fma": f"{self._prefix}_fmadd_ps", "bf16": f"__m{8 * self.size}bh"}
 
     def added_up(self, sum_: str, other: str) -> str:
         """Return two vectors of sums, of f32, added up."""
@@ -165,18 +104,29 @@ class Lanes:
         """Return lines that make compilers hold a vector in a register from there on."""
         return [f'__asm__("" : "+{"v" if self.size == 64 else "x"}"({vector}));']
 
+    def prefetch(self, place: str) -> str:
+        return f"_mm_prefetch((const char *)({place}), _MM_HINT_T1);"
+
     @property
-    def _out(self) -> DType:
-        return self.types[2]
+    def masks(self) -> int:
+        """Return the registers of AVX2's masks."""
+        return (1 + self.halves) * (self.size == 32)
+
+    def loads(self, columns: Num) -> Mask:
+        """Masked loads of AVX2 are of 4 bytes."""
+        return self.size != 32 or columns % self.values * self.adds.sum_bytes % (8 if self.halves else 4) == 0
+
+    def declared_masks(self, tail: int, masks: tuple[str, str], body: Sequence[str]) -> Iterator[str]:
+        """Yield the masks of AVX2."""
+        for name, size in zip(masks, (32, 16), strict=True):
+            if any(f", {name})" in line for line in body):
+                count = tail * self._out.bytes * size // 32 // 4
+                ones = ", ".join(["-1"] * count + ["0"] * (size // 4 - count))
+                yield f"    const {INTEGER_VECTOR[size]} {name} = {PREFIX[size]}_setr_epi32({ones});"
 
     @property
     def _prefix(self) -> str:
         return PREFIX[self.size]
-
-    @property
-    def _floats(self) -> bool:
-        """Return True if factors are multiplied as f32."""
-        return self.adds.width == 4 and self._out == F32
 
     def _vector(self, floats: bool) -> str:
         return _FLOATS[self.size] if floats else INTEGER_VECTOR[self.size]
@@ -212,26 +162,13 @@ def _bits(tail: int, values: int) -> str:
     return f"(__mmask{values}){(1 << tail) - 1:#x}"
 
 
-def _one_narrow(lhs: DType, rhs: DType) -> bool:
-    return BF16 in (lhs, rhs)
-
-
 _BYTES, _SMALL, _SUMS = ("u8", "i8"), ("u8", "i8", "i16"), ("i32", "u32")
-F32_FMA = MultiplyAdd(
-    name="",
-    call="{prefix}_fmadd_ps({first}, {second}, {sum})",
-    width=4,
-    lhs=("f32",),
-    rhs=("f32",),
-    out=("f32",),
-    in_parts=True,
-)
+F32_FMA, BF16_FMA = (attrs.evolve(one, lanes=X86Lanes) for one in (multiply_add.F32_FMA, multiply_add.BF16_FMA))
 #: In vectors half as wide as there are: for so few columns that wider ones would not be full, which takes cores that
 #: compute them in two halves twice as long.
-NARROW = attrs.evolve(F32_FMA, name="Narrow", with_masks=True)
-#: bf16 becomes f32 while it is loaded.
-BF16_FMA = attrs.evolve(F32_FMA, name="Bf16", lhs=("f32", "bf16"), rhs=("f32", "bf16"), pairs=_one_narrow)
+NARROW = attrs.evolve(F32_FMA, name="Narrow", narrow=True)
 MADDWD = MultiplyAdd(
+    lanes=X86Lanes,
     name="Vpmaddwd",
     call="{prefix}_add_epi32({sum}, {prefix}_madd_epi16({first}, {second}))",
     width=2,
@@ -242,6 +179,7 @@ MADDWD = MultiplyAdd(
 )
 #: Sums of two products saturate.
 MADDUBSW = MultiplyAdd(
+    lanes=X86Lanes,
     name="Vpmaddubsw",
     call="{prefix}_add_epi16({sum}, {prefix}_maddubs_epi16({first}, {second}))",
     width=1,
@@ -252,6 +190,7 @@ MADDUBSW = MultiplyAdd(
     temporaries=1,
 )
 MULLD = MultiplyAdd(
+    lanes=X86Lanes,
     name="Vpmulld",
     call="{prefix}_add_epi32({sum}, {prefix}_mullo_epi32({first}, {second}))",
     width=4,
@@ -261,6 +200,7 @@ MULLD = MultiplyAdd(
     temporaries=1,
 )
 MULLW = MultiplyAdd(
+    lanes=X86Lanes,
     name="Vpmullw",
     call="{prefix}_add_epi16({sum}, {prefix}_mullo_epi16({first}, {second}))",
     width=2,
@@ -270,6 +210,7 @@ MULLW = MultiplyAdd(
     temporaries=1,
 )
 DPBUSD = MultiplyAdd(
+    lanes=X86Lanes,
     name="Vpdpbusd",
     call="{prefix}_dpbusd_epi32({sum}, {first}, {second})",
     width=1,
@@ -291,6 +232,7 @@ DPWSSD = attrs.evolve(
 )
 #: Subnormal numbers count as zero.
 DPBF16 = MultiplyAdd(
+    lanes=X86Lanes,
     name="Vdpbf16ps",
     call="{prefix}_dpbf16_ps({sum}, ({bf16}){first}, ({bf16}){second})",
     width=2,

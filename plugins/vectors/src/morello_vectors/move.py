@@ -11,8 +11,8 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
-from morello_x86.kernels.common import HALF_CYCLE, touching_kernel
-from morello_x86.kernels.convert import even_and_odd, scalar_as, vector_as
+from morello_vectors.common import HALF_CYCLE, touching_kernel
+from morello_vectors.convert import even_and_odd, scalar_as, vector_as
 
 
 def cast(site: KernelSite) -> str:

@@ -18,8 +18,9 @@ from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, PREFIX, SCALAR
-from morello_x86.kernels.lanes import (
+from morello_vectors.common import HALF_CYCLE, SCALAR
+from morello_vectors.instructions import instructions
+from morello_vectors.lanes import (
     ANYWHERE,
     FLOAT_ANYWHERE,
     Place,
@@ -30,9 +31,9 @@ from morello_x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello_x86.kernels.streams import streamed
-from morello_x86.kernels.values import computed, costs, in_doubles, line, literal, picked
-from morello_x86.kernels.vector_math import DIVISION, cycles, define
+from morello_vectors.streams import streamed
+from morello_vectors.values import computed, costs, in_doubles, line, literal, picked
+from morello_vectors.vector_math import DIVISION, cycles, define
 
 #: Half cycles of a call of a function of the C library.
 _CALL = 20
@@ -125,16 +126,12 @@ SCALARS = (
 def choice(site: KernelSite, dtype: DType, values: int, op: type[Operation]) -> str:
     """Return the C function of the extremum of two vectors."""
     kind, (sign, name) = site.vector_type(dtype, values), EXTREMA[op]
-    prefix, extremum = PREFIX.get(4 * values), "max" if sign == ">" else "min"
-    # The instruction returns `b` if either is NaN.
     if not dtype.is_float:
         text = f"const {kind} first = ({kind})(a {sign} b);\n    return (a & first) | (b & ~first);"
     elif op is Greater:
-        text = f"return {prefix}_max_ps(a, b);"
-    elif values == 16:
-        text = f"return {prefix}_mask_{extremum}_ps(a, {prefix}_cmp_ps_mask(a, a, _CMP_ORD_Q), a, b);"
+        text = f"return {instructions(site).call(site, 'max', values, 'a', 'b')};"
     else:
-        text = f"return {prefix}_or_ps({prefix}_{extremum}_ps(a, b), {prefix}_cmp_ps(a, a, _CMP_UNORD_Q));"
+        text = instructions(site).extremum(site, values, sign == ">")
     head = f"static inline {kind} {name}_{kind}({kind} a, {kind} b)"
     return site.helper(f"{name}_{kind}", f"{head} {{\n    {text}\n}}")
 
@@ -192,12 +189,12 @@ def _vector(
     template: VectorTemplate,
     half_cycles: int | None = None,
     single: int | None = None,
-    in_place: bool = False,
+    streams: bool = False,
 ) -> tuple[Microkernel, ...]:
     """Return kernels on vectors, where operand `single` may be one value.
 
     A vector costs `half_cycles`, or what the function of that name does. The first kernel is for registers and L1, the
-    second for large outputs in memory, unless these are changed `in_place`.
+    second, where the core `streams`, for large outputs in memory.
     """
 
     def each(spec: LogicalSpec) -> int:
@@ -217,12 +214,12 @@ def _vector(
         registers={"VRF": 6 if half_cycles is None else 2},
         emit=lanewise(template, widest),
     )
-    return (kernel,) if in_place else (kernel, streamed(kernel, template, widest, ("f32",)))
+    return (kernel, streamed(kernel, template, widest, ("f32",))) if streams else (kernel,)
 
 
-def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return the vector kernels of a core whose widest vectors have `widest` bytes."""
-    made, floats = partial(_vector, widest), (FLOAT_ANYWHERE,) * 2
+def kernels(widest: int, streams: bool) -> tuple[Microkernel, ...]:
+    """Return the vector kernels of a core whose widest vectors have `widest` bytes, and which can store past caches."""
+    made, floats = partial(_vector, widest, streams=streams), (FLOAT_ANYWHERE,) * 2
     functions = (made(op, floats, _vector_function) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt))
     simple = (made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, single=1) for op in (Add, Sub, Mul, Maximum, Minimum))
     return (
@@ -232,6 +229,6 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         *chain.from_iterable(functions),
         *chain.from_iterable(simple),
         *made(Div, (FLOAT_ANYWHERE,) * 3, _vector_binary, DIVISION, single=1),
-        *made(DivideVec, floats, "{x} = {x} / {y};", DIVISION, in_place=True),
-        *made(DivideVecScalar, floats, "{x} = {x} / {y};", DIVISION, single=0, in_place=True),
+        *made(DivideVec, floats, "{x} = {x} / {y};", DIVISION, streams=False),
+        *made(DivideVecScalar, floats, "{x} = {x} / {y};", DIVISION, single=0, streams=False),
     )

@@ -14,9 +14,10 @@ from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
-from morello_x86.kernels.common import HALF_CYCLE, PREFIX
-from morello_x86.kernels.elementwise import Greater, of_values, of_vectors
-from morello_x86.kernels.lanes import (
+from morello_vectors.common import HALF_CYCLE
+from morello_vectors.elementwise import Greater, of_values, of_vectors
+from morello_vectors.instructions import instructions
+from morello_vectors.lanes import (
     Place,
     conversions,
     fit_lanes,
@@ -28,7 +29,7 @@ from morello_x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello_x86.kernels.values import costs, line, literal, read, write
+from morello_vectors.values import costs, line, literal, read, write
 
 #: Sums and maxima that a loop keeps apart, so that one need not wait for the other.
 ACCUMULATORS = 4
@@ -90,8 +91,10 @@ def fold(
     for place in places(site, values, operands, len(sums)):
         name = sums[place.turn]
         one = term(place)
-        combined = f"{add()}({one}" if isinstance(one, str) else f"{PREFIX[4 * values]}_fmadd_ps({one[0]}, {one[1]}"
-        place.line(f"{name} = {combined}, {name});")
+        if isinstance(one, str):
+            place.line(f"{name} = {add()}({one}, {name});")
+        else:
+            place.line(f"{name} = {instructions(site).call(site, 'fma', values, *one, name)};")
     total = sums[0]
     for other in sums[1:]:
         total = f"{add()}({total}, {other})"

@@ -22,12 +22,12 @@ from morello.ir.ops.unary import Rsqrt, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
-from morello_x86.kernels.elementwise import of_vectors
-from morello_x86.kernels.lanes import FLOATS, Place, conversions, fit_lanes, places, repeat, splat, width
-from morello_x86.kernels.reduce import fold
-from morello_x86.kernels.values import literal
-from morello_x86.kernels.vector_math import cycles, define
+from morello_vectors.common import HALF_CYCLE, MEMORIES
+from morello_vectors.elementwise import of_vectors
+from morello_vectors.lanes import FLOATS, Place, conversions, fit_lanes, places, repeat, splat, width
+from morello_vectors.reduce import fold
+from morello_vectors.values import literal
+from morello_vectors.vector_math import cycles, define
 
 #: Half cycles of a pass through a row besides those of its vectors, which memory does not hide: latencies, and
 #: combining lanes. Measured on a core of Zen 4.

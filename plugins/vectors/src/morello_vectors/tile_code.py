@@ -10,7 +10,7 @@ import attrs
 
 from morello.ir.index import IndexExpr
 from morello.ir.numbers import Num, ceil_div, choose
-from morello_x86.kernels.multiply_add import Lanes
+from morello_vectors.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
@@ -120,7 +120,7 @@ class TilePrinter:
 
     @cached_property
     def _masks(self) -> tuple[str, str]:
-        """Return the names of AVX2's masks, of whole vectors and of halves, for the last vector of a row."""
+        """Return the names of masks, of whole vectors and of halves, for the last vector of a row."""
         return self.fresh("mask"), self.fresh("half") if self.lanes.halves else ""
 
     @cached_property
@@ -129,13 +129,8 @@ class TilePrinter:
 
     def _declarations(self, body: Sequence[str]) -> Iterator[str]:
         """Yield what the body uses: masks, and the type that a step's values of the left-hand side are read as."""
-        tail, lanes = self.columns % self.lanes.values, self.lanes
-        for name, size in zip(self._masks, (32, 16), strict=True):
-            if any(f", {name})" in line for line in body):
-                count = tail * lanes.types[2].bytes * size // 32 // 4
-                ones = ", ".join(["-1"] * count + ["0"] * (size // 4 - count))
-                kind, prefix = ("__m256i", "_mm256") if size == 32 else ("__m128i", "_mm")
-                yield f"    const {kind} {name} = {prefix}_setr_epi32({ones});"
+        lanes = self.lanes
+        yield from lanes.declared_masks(self.columns % lanes.values, self._masks, body)
         if lanes.word:
             yield f"    typedef int{lanes.word}_t {self._word} __attribute__((may_alias, aligned(1)));"
 
@@ -211,7 +206,7 @@ class TilePrinter:
         for step in range(_UNROLLED):
             for vector in range(self.vectors):
                 place = _at(fetched, step, vector * self.lanes.values)
-                yield f"_mm_prefetch((const char *)({place}), _MM_HINT_T1);"
+                yield self.lanes.prefetch(place)
 
     def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""

@@ -14,8 +14,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_x86.kernels.common import DTYPES_OF, HALF_CYCLE, MEMORIES
-from morello_x86.kernels.transpose import in_rows, pairs_of, row_and_column
+from morello_vectors.common import DTYPES_OF, HALF_CYCLE, MEMORIES
+from morello_vectors.transpose import in_rows, pairs_of, row_and_column
 
 _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3, {kind} c[4]) {{
     {kind} first[2], second[2];

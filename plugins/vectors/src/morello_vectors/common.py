@@ -1,4 +1,4 @@
-"""Operand patterns, costs, and the spelling of intrinsics, for the declarations of kernels."""
+"""Operand patterns and costs for the declarations of kernels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ INTEGERS = ("u8", "i8", "u16", "i16", "u32", "i32")
 DTYPES_OF = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16"), 4: ("f32", "u32", "i32")}
 SCALAR = OperandPattern(levels=NEAR)
 F32_SCALAR = OperandPattern(levels=NEAR, dtypes=("f32",))
-
-#: How Intel's intrinsics for packed floats begin, by bytes per vector.
-PREFIX = {16: "_mm", 32: "_mm256", 64: "_mm512"}
-#: Intel's type of a vector of integers, by its bytes, and how the intrinsics' names for it end.
-INTEGER_VECTOR = {16: "__m128i", 32: "__m256i", 64: "__m512i"}
-SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
-
 
 #: The cost of an instruction that a core starts twice a cycle, in tenths of a cycle, the unit of all costs.
 HALF_CYCLE = 5

@@ -26,9 +26,10 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import F32_SCALAR, HALF_CYCLE, MEMORIES, PREFIX, SCALAR
-from morello_x86.kernels.elementwise import Greater
-from morello_x86.kernels.lanes import (
+from morello_vectors.common import F32_SCALAR, HALF_CYCLE, MEMORIES, SCALAR
+from morello_vectors.elementwise import Greater
+from morello_vectors.instructions import instructions
+from morello_vectors.lanes import (
     FLOAT_ANYWHERE,
     FLOATS,
     Place,
@@ -41,10 +42,10 @@ from morello_x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello_x86.kernels.reduce import accumulates, fold, to_one_value
-from morello_x86.kernels.rows import of_row
-from morello_x86.kernels.values import costs, in_doubles
-from morello_x86.kernels.vector_math import cycles, define
+from morello_vectors.reduce import accumulates, fold, to_one_value
+from morello_vectors.rows import of_row
+from morello_vectors.values import costs, in_doubles
+from morello_vectors.vector_math import cycles, define
 
 _BELOW = """static inline double exp_below(double x, double max) {
     return x == -__builtin_inf() ? 0 : __builtin_exp(x - max);
@@ -322,7 +323,7 @@ def _lane_parts(place: Place, source: str, factor: str) -> str:
     kind, largest = site.vector_type(F32, values), site.fresh("largest")
     top, denom = source, exp_times(site, values, source, largest, factor)
     if accumulates(site.spec):
-        top = f"{PREFIX[4 * values]}_max_ps({source}, {{max}})"
+        top = instructions(site).call(site, "max", values, source, "{max}")
         denom = f"{exp_times(site, values, '{max}', largest, '{denom}')} + {denom}"
     return f"const {kind} {largest} = {top};\n{{denom}} = {denom};\n{{max}} = {largest};"
 

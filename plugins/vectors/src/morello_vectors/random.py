@@ -10,8 +10,8 @@ from morello.ir.ops.rand_matmul import COLUMN_FACTOR, MIXING, SCALE, SHIFT, Rand
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
-from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.lanes import Place, lanewise, vectors, width
+from morello_vectors.common import HALF_CYCLE
+from morello_vectors.lanes import Place, lanewise, vectors, width
 
 #: Tenths of a cycle of a vector, by its bytes, and of a row, on a core of Zen 5: benchmarks/random_products.py measures
 #: them. Multiplying integers takes most of it.

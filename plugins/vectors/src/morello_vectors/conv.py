@@ -17,14 +17,14 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import MEMORIES
-from morello_x86.kernels.multiply_add import F32_FMA, Lanes
-from morello_x86.kernels.reduce import accumulates
-from morello_x86.kernels.register_tiles import rows_within, vector_registers
-from morello_x86.kernels.tile_code import Matrix, OuterLoop, TilePrinter
-from morello_x86.kernels.tile_cost import Taken, TileCycles, overlapping
-from morello_x86.kernels.tile_tables import cycles_of
-from morello_x86.kernels.values import computed, costs, line
+from morello_vectors.common import MEMORIES
+from morello_vectors.multiply_add import Lanes, MultiplyAdd
+from morello_vectors.reduce import accumulates
+from morello_vectors.register_tiles import rows_within, vector_registers
+from morello_vectors.tile_code import Matrix, OuterLoop, TilePrinter
+from morello_vectors.tile_cost import Taken, TileCycles, overlapping
+from morello_vectors.tile_tables import cycles_of
+from morello_vectors.values import computed, costs, line
 
 #: Iteration dimensions: filters, channels, columns of pixels, and the rows and columns of a filter.
 _F, _C, _W, _FH, _FW = 1, 2, 4, 5, 6
@@ -81,6 +81,7 @@ class _Tiles:
     """The tiles whose vectors, of `size` bytes, hold filters (`by_filters`), or pixels."""
 
     by_filters: bool
+    adds: MultiplyAdd
     size: int
     registers: int
 
@@ -89,9 +90,10 @@ class _Tiles:
         """Return the iteration dimensions of rows, whose values are broadcast, and of columns, which vectors hold."""
         return (_W, _F) if self.by_filters else (_F, _W)
 
-    def _lanes(self, spec: LogicalSpec) -> Lanes:
+    def _lanes(self, spec: LogicalSpec, site: KernelSite | None = None) -> Lanes:
         image, filters, out = (state.dtype for state in spec.states)
-        return Lanes(F32_FMA, self.size, (image, filters, out) if self.by_filters else (filters, image, out))
+        types = (image, filters, out) if self.by_filters else (filters, image, out)
+        return self.adds.in_lanes(self.size, types, site)
 
     def fits(self, spec: LogicalSpec) -> Mask:
         op = _conv(spec)
@@ -110,7 +112,7 @@ class _Tiles:
         )
 
     def _cycles(self, machine: Machine) -> TileCycles:
-        return cycles_of(machine, F32_FMA, self.size)
+        return cycles_of(machine, self.adds, self.size)
 
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
         shape = spec.shape
@@ -134,7 +136,7 @@ class _Tiles:
             rows=rows,
             columns=columns,
             steps=inner.count,
-            lanes=self._lanes(site.spec),
+            lanes=self._lanes(site.spec, site),
             accumulate=op.accumulate,
             fresh=site.fresh,
             around=tuple(around),
@@ -175,12 +177,12 @@ class _Tiles:
         )
 
 
-def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return the tiles of a core with `registers` vector registers of `size` bytes.
+def kernels(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, ...]:
+    """Return the tiles by a multiply-add of f32 of a core with `registers` vector registers of `size` bytes.
 
     ConvTile wins for strides above 1, ConvTilePixels for row-major images.
     """
-    return tuple(_Tiles(by_filters, size, registers).kernel for by_filters in (True, False))
+    return tuple(_Tiles(by_filters, adds, size, registers).kernel for by_filters in (True, False))
 
 
 # Single values.

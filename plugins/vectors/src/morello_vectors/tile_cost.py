@@ -15,8 +15,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.microkernel import Cost
 from morello.plugins import Combined, Machine
-from morello_x86.core import LINE
-from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
+from morello_vectors.core import LINE
+from morello_vectors.tile_code import MANY_STEPS, parts_of
 
 #: Rows and vectors past which tables do not go.
 _MOST = 32

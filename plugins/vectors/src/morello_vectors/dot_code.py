@@ -18,9 +18,10 @@ from morello.ir.ops.binary import Add
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple, UnrollAndJam
-from morello_x86.kernels.convert import unsigned
-from morello_x86.kernels.reduce import combine_lanes
-from morello_x86.kernels.tile_cost import smooth_maximum
+from morello_vectors.convert import unsigned
+from morello_vectors.instructions import instructions
+from morello_vectors.reduce import combine_lanes
+from morello_vectors.tile_cost import smooth_maximum
 
 #: A C expression for `count` values of an operand along k, from a place on: of operand, place in the step, and count.
 Values = Callable[[int, int, int], str]
@@ -33,21 +34,6 @@ Computing = Callable[[LogicalSpec], Num]
 
 #: Vectors of sums that one dot product has at most, and those of several side by side.
 _SUMS, SIDE_BY_SIDE = 4, 8
-
-#: The sums of the lanes of four vectors, as four lanes.
-_ADD_UP_FOUR = """static inline {four} add_up_four_{kind}({kind} a, {kind} b, {kind} c, {kind} d) {{
-    const {register} pairs = {add}({add}(({register})a, ({register})b), {add}(({register})c, ({register})d));
-    {four} half[2];
-    memcpy(half, &pairs, sizeof pairs);
-    return half[0] + half[1];
-}}"""
-
-
-_HALVES = """static inline {half} {name}({kind} v) {{
-    {half} half[2];
-    memcpy(half, &v, sizeof v);
-    return half[0] + half[1];
-}}"""
 
 
 @attrs.frozen
@@ -174,15 +160,14 @@ class DotProduct:
 
     def _sums_of_four(self, site: KernelSite, sums: Sequence[Sequence[str]]) -> str:
         """Return a vector of the sums over the lanes of four dot products."""
-        dtype, kind, lanes = site.spec.states[2].dtype, self._kind(site), _lanes(site)
-        four = site.vector_type(lanes, 4)
-        totals = [" + ".join(each) for each in sums]
-        if self.widest == 64:
-            totals = [f"{_halved(site, kind, site.vector_type(lanes, 8))}({total})" for total in totals]
-            kind = site.vector_type(lanes, 8)
-        register, add = ("__m256", "_mm256_hadd_ps") if dtype.is_float else ("__m256i", "_mm256_hadd_epi32")
-        text = _ADD_UP_FOUR.format(four=four, kind=kind, register=register, add=add)
-        return f"{site.helper(f'add_up_four_{kind}', text)}({', '.join(totals)})"
+        dtype = _lanes(site)
+        return instructions(site).sums_of_four(
+            site,
+            dtype,
+            self.widest // dtype.bytes,
+            [" + ".join(each) for each in sums],
+            lambda values: combine_lanes(site, Add, dtype, values),
+        )
 
     @property
     def jam(self) -> UnrollAndJam:
@@ -197,12 +182,6 @@ def _lanes(site: KernelSite) -> DType:
     """Return the type of sums: integers are added up as unsigned ones, which wrap around."""
     dtype = site.spec.states[2].dtype
     return dtype if dtype.is_float else unsigned(dtype)
-
-
-def _halved(site: KernelSite, kind: str, half: str) -> str:
-    """Return the C function that adds the upper half of a vector to the lower one."""
-    name = f"halves_of_{kind}"
-    return site.helper(name, _HALVES.format(kind=kind, half=half, name=name))
 
 
 def accumulators(steps: int, most: int = _SUMS) -> int:

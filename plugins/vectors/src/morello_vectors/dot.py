@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from morello.ir.dtypes import BF16, F32, I16, U16, U32
+from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.numbers import Mask, Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
-from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, PREFIX
-from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
-from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values, in_columns
-from morello_x86.kernels.matmul import FACTORS
+from morello_vectors.common import HALF_CYCLE, INTEGERS
+from morello_vectors.convert import even_and_odd, unsigned, vector_as
+from morello_vectors.dot_code import Computing, DotProduct, Step, Values, in_columns
+from morello_vectors.instructions import instructions
 
 
 def f32_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    return _fmadd(size, total, *(values(index, 0, size // 4) for index in range(2)))
+    return _added(site, size, total, *(values(index, 0, size // 4) for index in range(2)))
 
 
-def _fmadd(size: int, total: str, lhs: str, rhs: str) -> str:
-    return f"{PREFIX[size]}_fmadd_ps({lhs}, {rhs}, {total})"
+def _added(site: KernelSite, size: int, total: str, lhs: str, rhs: str) -> str:
+    return instructions(site).call(site, "fma", size // 4, lhs, rhs, total)
 
 
 def _f32_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
     count = size // 4
-    return _fmadd(size, total, values(0, 0, count), vector_as(site, values(1, 0, count), BF16, F32, count))
+    return _added(site, size, total, values(0, 0, count), vector_as(site, values(1, 0, count), BF16, F32, count))
 
 
 def _bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
     """Return the products of the even values, then those of the odd ones."""
     count = size // 4
     (even, odd), (other_even, other_odd) = (even_and_odd(site, values(i, 0, 2 * count), count) for i in range(2))
-    return _fmadd(size, _fmadd(size, total, even, other_even), odd, other_odd)
+    return _added(site, size, _added(site, size, total, even, other_even), odd, other_odd)
 
 
 def _odd_even_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
     """Return the products for a left-hand side whose even values come first in memory, then its odd ones."""
     count = size // 4
     even, odd = even_and_odd(site, values(1, 0, 2 * count), count)
-    return _fmadd(size, _fmadd(size, total, values(0, 0, count), even), values(0, count, count), odd)
+    return _added(site, size, _added(site, size, total, values(0, 0, count), even), values(0, count, count), odd)
 
 
 def _wrapping_step(site: KernelSite, size: int, total: str, values: Values) -> str:
@@ -51,21 +51,6 @@ def _wrapping_step(site: KernelSite, size: int, total: str, values: Values) -> s
     count = size // out.bytes
     lhs, rhs = (vector_as(site, values(i, 0, count), site.spec.states[i].dtype, out, count) for i in range(2))
     return f"{total} + {lhs} * {rhs}"
-
-
-def _pairs_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """vpmaddwd: see `matmul`."""
-    prefix, whole, count = PREFIX[size], INTEGER_VECTOR[size], size // 2
-    lhs, rhs = (vector_as(site, values(i, 0, count), site.spec.states[i].dtype, I16, count) for i in range(2))
-    products = f"{prefix}_madd_epi16(({whole}){lhs}, ({whole}){rhs})"
-    return f"{total} + ({site.vector_type(U32, size // 4)}){products}"
-
-
-def _saturating_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """vpmaddubsw: see `matmul`."""
-    prefix, whole = PREFIX[size], INTEGER_VECTOR[size]
-    lhs, rhs = (f"({whole}){values(i, 0, size)}" for i in range(2))
-    return f"{total} + ({site.vector_type(U16, size // 2)}){prefix}_maddubs_epi16({lhs}, {rhs})"
 
 
 def row_times_column(length: str, lhs: str, rhs: str, out: str, order: str = "row_major") -> str:
@@ -111,7 +96,7 @@ def _wrapping_cost(widest: int) -> Computing:
     return cost
 
 
-def _kernels(
+def dot_products(
     widest: int,
     name: str,
     takes: str,
@@ -144,7 +129,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the dot products of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
     one, two, integers = f"{widest // 4}i", f"{widest // 2}i", "/".join(INTEGERS)
-    kernel, takes = partial(_kernels, widest), row_times_column
+    kernel, takes = partial(dot_products, widest), row_times_column
 
     # Costs of floats are [Kaufman2025]'s, whatever the size of vectors.
     return (
@@ -178,22 +163,5 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             _wrapping_step,
             _wrapping_cost(widest),
             when=_wraps(widest),
-        ),
-        *kernel(
-            "DotProductLoopPairs",
-            takes(two, FACTORS, FACTORS, "i32/u32"),
-            _pairs_step,
-            per_values(2, widest // 2),
-            taken=2,
-            columns=True,
-        ),
-        # Wins for saturating products of a row, whose sums would not fill a register tile.
-        *kernel(
-            "DotProductLoopU8S8S16",
-            takes(f"{widest}i", "u8", "i8", "i16"),
-            _saturating_step,
-            per_values(2, widest),
-            taken=2,
-            saturating=True,
         ),
     )

@@ -16,13 +16,13 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
-from morello_x86.core import LINE
-from morello_x86.kernels.common import MEMORIES
-from morello_x86.kernels.multiply_add import BF16_FMA, F32_FMA, Lanes, MultiplyAdd
-from morello_x86.kernels.register_tiles import PLAIN, lanes_of, loads_tails, side_by_side
-from morello_x86.kernels.tile_code import Matrix, TilePrinter
-from morello_x86.kernels.tile_cost import Taken, overlapping
-from morello_x86.kernels.tile_tables import cycles_of
+from morello_vectors.common import MEMORIES
+from morello_vectors.core import LINE
+from morello_vectors.multiply_add import Families, Lanes, MultiplyAdd
+from morello_vectors.register_tiles import PLAIN, lanes_of, side_by_side
+from morello_vectors.tile_code import Matrix, TilePrinter
+from morello_vectors.tile_cost import Taken, overlapping
+from morello_vectors.tile_tables import cycles_of
 
 _ROW, _COLUMN = 1, 2
 #: Rows of the matrix that are read side by side: with more, prefetchers fall behind, with less, sums are moved more.
@@ -34,14 +34,14 @@ _TAKEN_OF_BF16, _FEW = 8, 2
 _MOST = 8
 #: Percent of its multiply-adds that a step takes, by bytes of a vector: registers do not hold all values of the
 #: left-hand side, and sums are loaded and stored. Measured on a core of Zen 5, where 1 to 8 rows differ little.
-_PERCENT = {32: 137, 64: 112}
+_PERCENT = {16: 137, 32: 137, 64: 112}
 #: Percent of a row's multiply-adds that it takes besides to make bf16 of the matrix f32.
-_WIDENING = {32: 96, 64: 80}
+_WIDENING = {16: 96, 32: 96, 64: 80}
 #: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers restart, by level and bytes
 #: of a vector; sums in narrow ones hide that of L3. Measured on cores of Zen 5 (L3, and what follows) and Zen 4.
-_RUN = {"L3": {32: 0, 64: 700}, "GL": {32: 2000, 64: 2000}}
+_RUN = {"L3": {16: 0, 32: 0, 64: 700}, "GL": {16: 2000, 32: 2000, 64: 2000}}
 #: Bytes of L1, and tenths of a cycle for a line of sums that it does not keep from one turn to the next.
-_L1, _SPILLED = 48 << 10, {32: 0, 64: 30}
+_L1, _SPILLED = 48 << 10, {16: 0, 32: 0, 64: 30}
 #: Tenths of a cycle for a call, and for each turn through the columns.
 _CALL, _TURN = 60, 50
 
@@ -123,7 +123,7 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         _, m, k, n = map(int, site.spec.shape)
         lhs, rhs, out = (site.operand(index) for index in range(3))
-        lanes = lanes_of(adds, size, site.spec)
+        lanes = lanes_of(adds, size, site.spec, site)
         names = [site.fresh(name) for name in ("lhs", "rhs", "out")]
         site.line("{")
         for name, operand, dtype, const in zip(
@@ -174,13 +174,13 @@ def _fits(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec], Mask]:
     def fits(spec: LogicalSpec) -> Mask:
         """Return True for few rows and whole vectors: shorter products are for register tiles."""
         _, m, k, n = spec.shape
-        return (m <= _MOST) & (k >= _TAKEN) & (n >= size) & loads_tails(lanes_of(adds, size, spec), n)
+        return (m <= _MOST) & (k >= _TAKEN) & (n >= size) & lanes_of(adds, size, spec).loads(n)
 
     return fits
 
 
-def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return the products of few rows of f32 and bf16 of a core with `registers` vector registers of `size` bytes."""
+def kernels(families: Families, registers: int) -> tuple[Microkernel, ...]:
+    """Return the products of few rows by these multiply-adds of f32 of a core with this number of vector registers."""
     rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
     return tuple(
         Microkernel(
@@ -198,5 +198,5 @@ def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
             registers={"VRF": registers},
             emit=_emit(adds, size),
         )
-        for adds in (F32_FMA, BF16_FMA)
+        for adds, size in families
     )

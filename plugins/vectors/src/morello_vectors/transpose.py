@@ -10,29 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from string import Template
 
-from morello.ir.dtypes import F32, DType
+from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div, product
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import DTYPES_OF, HALF_CYCLE, INTEGER_VECTOR, MEMORIES, PREFIX
-from morello_x86.kernels.lanes import stream
-from morello_x86.kernels.streams import by_traffic
-
-#: How unpacking instructions call values of that many bytes.
-_UNITS = {1: "epi8", 2: "epi16", 4: "epi32"}
+from morello_vectors.common import DTYPES_OF, HALF_CYCLE, MEMORIES
+from morello_vectors.instructions import instructions
+from morello_vectors.streams import by_traffic
 
 
-def _shuffled(size: int, count: int, shuffles: Callable[[DType], str]) -> Callable[[KernelSite], None]:
-    """Return an `emit` that transposes `count` vectors of `size` values: registers hold rows, then columns."""
+def _shuffled(size: int, count: int) -> Callable[[KernelSite], None]:
+    """Return an `emit` that transposes `count` vectors of `size` values, a square or a pair: rows become columns."""
 
     def emit(site: KernelSite) -> None:
         rows = site.operand(0).vectors()
         columns = site.operand(1).vectors()
         dtype = site.spec.states[0].dtype
-        helper = _defined(site, dtype, size, count, shuffles(dtype))
+        helper = square(site, dtype, size) if count == size else pairs_of(site, dtype, size * dtype.bytes)
         result = site.fresh("columns")
         site.line(f"{site.vector_type(dtype, size)} {result}[{count}];")
         site.line(f"{helper}({', '.join(rows)}, {result});")
@@ -53,116 +50,13 @@ def _defined(site: KernelSite, dtype: DType, size: int, count: int, shuffles: st
 
 def square(site: KernelSite, dtype: DType, size: int) -> str:
     """Return the C function of the vectors of a square of `size` rows, and of an array for those of its columns."""
-    return _defined(site, dtype, size, size, _square(dtype, size))
+    return _defined(site, dtype, size, size, instructions(site).square(dtype, size))
 
 
 def pairs_of(site: KernelSite, dtype: DType, size: int) -> str:
     """Return the C function of two vectors of `size` bytes, and of an array for the pairs of their values."""
-    return _defined(site, dtype, size // dtype.bytes, 2, _to_pairs(size, dtype.bytes))
-
-
-def _square(dtype: DType, size: int) -> str:
-    floats = {4: _transpose_4, 8: _transpose_8}
-    return floats[size]() if dtype == F32 and size in floats else _transpose(size * dtype.bytes, dtype.bytes)
-
-
-def _transpose_4() -> str:
-    """Interleave pairs of rows, then join halves."""
-    rows = ["    const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);"]
-    rows.append("    const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);")
-    joins = ["_mm_movelh_ps(t0, t2)", "_mm_movehl_ps(t2, t0)", "_mm_movelh_ps(t1, t3)", "_mm_movehl_ps(t3, t1)"]
-    return "\n".join([*rows, *(f"    c[{i}] = {join};" for i, join in enumerate(joins))])
-
-
-def _transpose_8() -> str:
-    """Transpose 2×2, then 4×4 in each half, then swap halves: 8 shuffles a stage."""
-    rows: list[str] = []
-    for i in range(0, 8, 2):
-        for j, half in enumerate(("lo", "hi")):
-            rows.append(f"    const __m256 t{i + j} = _mm256_unpack{half}_ps(r{i}, r{i + 1});")
-    for i in range(0, 8, 4):
-        for j in range(2):
-            for k, mask in enumerate(("0x44", "0xEE")):
-                rows.append(f"    const __m256 u{i + 2 * j + k} = _mm256_shuffle_ps(t{i + j}, t{i + j + 2}, {mask});")
-    for i in range(8):
-        rows.append(f"    c[{i}] = _mm256_permute2f128_ps(u{i % 4}, u{i % 4 + 4}, {'0x20' if i < 4 else '0x31'});")
-    return "\n".join(rows)
-
-
-def _transpose(size: int, width: int) -> str:
-    """Return C that transposes a square of vectors of `size` bytes whose values have `width`.
-
-    First, halves of vectors change places with rows further down, until each lane of 16 bytes is transposed for
-    itself: interleaving row i with row i + n/2, log2(n) times, transposes the n×n values of a lane.
-    """
-    names = [f"({INTEGER_VECTOR[size]})r{i}" for i in range(size // width)]
-    lines: list[str] = []
-    groups = _by_lanes(names, size, lines)
-    columns = [name for group in groups for name in _interleave_lanes(group, size, width, lines)]
-    return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(columns))])
-
-
-def _by_lanes(rows: list[str], size: int, lines: list[str]) -> list[list[str]]:
-    """Return rows that hold lane 0 of row i, of row i + n, ..., then those with lane 1, and so on; n rows per group."""
-    count = len(rows) * 16 // size
-
-    def joined(first: str, second: str, which: str, call: str) -> str:
-        name = f"h{len(lines)}"
-        lines.append(f"    const {INTEGER_VECTOR[size]} {name} = {call}({first}, {second}, {which});")
-        return name
-
-    if size == 16:
-        return [rows]
-    if size == 32:
-        call = "_mm256_permute2x128_si256"
-        return [[joined(rows[i], rows[i + count], which, call) for i in range(count)] for which in ("0x20", "0x31")]
-    groups: list[list[str]] = []
-    halves: dict[tuple[int, int, str], str] = {}
-    call = "_mm512_shuffle_i64x2"
-    for lane in range(4):
-        group: list[str] = []
-        for i in range(count):
-            which = "0x44" if lane < 2 else "0xee"
-            for low in (0, 2):
-                key = (i, low, which)
-                if key not in halves:
-                    halves[key] = joined(rows[i + low * count], rows[i + (low + 1) * count], which, call)
-            low, high = (halves[i, first, which] for first in (0, 2))
-            group.append(joined(low, high, "0xdd" if lane % 2 else "0x88", call))
-        groups.append(group)
-    return groups
-
-
-def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) -> list[str]:
-    """Return the square in each lane, transposed."""
-    count = len(rows)
-    for _ in range(count.bit_length() - 1):
-        interleaved: list[str] = []
-        for i in range(count // 2):
-            for half in ("lo", "hi"):
-                name = f"t{len(lines)}"
-                call = f"{PREFIX[size]}_unpack{half}_{_UNITS[width]}({rows[i]}, {rows[i + count // 2]})"
-                lines.append(f"    const {INTEGER_VECTOR[size]} {name} = {call};")
-                interleaved.append(name)
-        rows = interleaved
-    return rows
-
-
-def _to_pairs(size: int, width: int) -> str:
-    """Return pairs of the values of two rows: unpacking makes them in each lane of 16 bytes."""
-    kind, prefix = INTEGER_VECTOR[size], PREFIX[size]
-    lines = [
-        f"    const {kind} {half} = {prefix}_unpack{half}_{_UNITS[width]}(({kind})r0, ({kind})r1);"
-        for half in ("lo", "hi")
-    ]
-    if size == 16:
-        joined = ["lo", "hi"]
-    elif size == 32:
-        joined = [f"_mm256_permute2x128_si256(lo, hi, {which})" for which in ("0x20", "0x31")]
-    else:
-        orders = ("11, 10, 3, 2, 9, 8, 1, 0", "15, 14, 7, 6, 13, 12, 5, 4")
-        joined = [f"_mm512_permutex2var_epi64(lo, _mm512_set_epi64({order}), hi)" for order in orders]
-    return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(joined))])
+    values = size // dtype.bytes
+    return _defined(site, dtype, values, 2, instructions(site).pairs(dtype, values))
 
 
 def in_rows(state: OperandState) -> bool:
@@ -222,7 +116,7 @@ def _kernel(size: int, rows: int, values: int, rising: bool | None = None) -> Mi
         when=_of_shape(rows, values, rising),
         cost=lambda spec, target: cost,
         registers=registers,
-        emit=_shuffled(values, rows, lambda dtype: _square(dtype, rows) if rows == values else _to_pairs(size, width)),
+        emit=_shuffled(values, rows),
     )
 
 
@@ -246,7 +140,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
 #: Rows of a block of the source. Their values of 4 bytes fill a line.
 _ROWS = 16
 #: Tenths of a cycle of a block in L1, by bytes of a value and of a vector, and to start, measured on a core of Zen 5.
-_BLOCK, _START = {(4, 32): 185, (4, 64): 230, (2, 32): 220, (1, 16): 260}, 60
+_BLOCK, _START = {(4, 16): 100, (4, 32): 185, (4, 64): 230, (2, 16): 130, (2, 32): 220, (1, 16): 260}, 60
 #: Bytes of the vectors that hold rows of narrow values: 16 of them.
 _NARROW = {2: 32, 1: 16}
 
@@ -280,7 +174,7 @@ static void matrix_of_$kind(
                     lines_of_$kind(from + i * row + j, row, to + j * column + i, column, lines && i == r);
                 }
     if (lines)
-        _mm_sfence();
+        $fence
 }""")
 
 
@@ -337,8 +231,9 @@ def _emit(count: int, streams: bool) -> Callable[[KernelSite], None]:
             "square": square(site, dtype, count),
             "load": site.load(dtype, count),
             "rows": ", ".join(f"r[{i}]" for i in range(count)),
-            "stream": stream(site, dtype, count),
+            "stream": instructions(site).stream(site, dtype, count),
             "store": site.store(dtype, count),
+            "fence": instructions(site).fence,
         }
         site.helper(f"lines_of_{kind}", _LINES.substitute(words))
         name = site.helper(f"matrix_of_{kind}", _MATRIX.substitute(words))
@@ -349,8 +244,8 @@ def _emit(count: int, streams: bool) -> Callable[[KernelSite], None]:
     return emit
 
 
-def _in_memory(width: int, size: int) -> tuple[Microkernel, ...]:
-    """Return the transposes of values of `width` bytes in vectors of `size`."""
+def _in_memory(width: int, size: int, streams: bool = False) -> tuple[Microkernel, ...]:
+    """Return the transposes of values of `width` bytes in vectors of `size`, and past the caches if it `streams`."""
     count = size // width
 
     def fits(spec: LogicalSpec) -> Mask:
@@ -384,14 +279,12 @@ def _in_memory(width: int, size: int) -> tuple[Microkernel, ...]:
             emit=_emit(count, streams),
         )
 
-    if width < 4:
-        return (kernel(f"TransposeMatrixOf{8 * width}Bits", MEMORIES, cost, streams=False),)
-    return (
-        kernel("TransposeMatrix", MEMORIES, cost, streams=False),
-        kernel("TransposeMatrixStreamed", ("GL",), streamed, streams=True),
-    )
+    suffix = "" if width == 4 else f"Of{8 * width}Bits"
+    found = (kernel(f"TransposeMatrix{suffix}", MEMORIES, cost, streams=False),)
+    return (*found, kernel("TransposeMatrixStreamed", ("GL",), streamed, streams=True)) if streams else found
 
 
-def in_memory(size: int) -> tuple[Microkernel, ...]:
-    """Return the transposes in L1 and beyond, of 4-byte values in vectors of `size` bytes also past the caches."""
-    return (*_in_memory(4, size), *(one for width, narrow in _NARROW.items() for one in _in_memory(width, narrow)))
+def in_memory(size: int, streams: bool) -> tuple[Microkernel, ...]:
+    """Return the transposes in L1 and beyond, in vectors of `size` bytes; those of 4-byte values also past caches."""
+    narrow = (_in_memory(width, min(most, size)) for width, most in _NARROW.items())
+    return (*_in_memory(4, size, streams), *(one for found in narrow for one in found))

@@ -16,11 +16,11 @@ from morello.kernels.microkernel import Registers
 from morello.kernels.pattern import SizeRule
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, Multiple, OperandPattern
-from morello_x86.kernels.common import MEMORIES
-from morello_x86.kernels.multiply_add import NARROW, Lanes, MultiplyAdd, families
-from morello_x86.kernels.tile_code import AHEAD, Matrix, TilePrinter, parts_of
-from morello_x86.kernels.tile_cost import PAGE_BYTES, cost_of_tiles
-from morello_x86.kernels.tile_tables import cycles_of
+from morello_vectors.common import MEMORIES
+from morello_vectors.multiply_add import Families, Lanes, MultiplyAdd
+from morello_vectors.tile_code import AHEAD, Matrix, TilePrinter, parts_of
+from morello_vectors.tile_cost import PAGE_BYTES, cost_of_tiles
+from morello_vectors.tile_tables import cycles_of
 
 #: Dimensions of the operands, after the batch: rows and columns.
 _ROW, _COLUMN = 1, 2
@@ -32,7 +32,7 @@ _COLUMNS = PLAIN[1]
 
 
 def vector_registers(rows: Num, columns: Num, lanes: Lanes) -> Num:
-    """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and AVX2's masks."""
+    """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and masks."""
     return rows * ceil_div(columns, lanes.values) + _besides_sums(columns, lanes)
 
 
@@ -51,7 +51,7 @@ def tile_rows(registers: int) -> tuple[int, ...]:
 
 def _besides_sums(columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile of `columns` besides its sums."""
-    masks = (columns % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
+    masks = (columns % lanes.values != 0) * lanes.masks
     return ceil_div(columns, lanes.values) + 1 + lanes.adds.temporaries + masks
 
 
@@ -62,10 +62,9 @@ def _parts(spec: LogicalSpec, lanes: Lanes) -> Num:
     return sums * (parts_of(sums, k // lanes.adds.taken) - 1) if lanes.adds.in_parts else 0
 
 
-def lanes_of(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
-    """Return the C of a multiply-add for the types of a product's operands."""
-    lhs, rhs, out = (state.dtype for state in spec.states)
-    return Lanes(adds, size, (lhs, rhs, out))
+def lanes_of(adds: MultiplyAdd, size: int, spec: LogicalSpec, site: KernelSite | None = None) -> Lanes:
+    """Return a multiply-add for the types of a product's operands."""
+    return adds.in_lanes(size, [state.dtype for state in spec.states], site)
 
 
 def side_by_side(state: OperandState) -> bool:
@@ -84,20 +83,15 @@ def _fetches(spec: LogicalSpec, taken: int) -> bool:
     return rhs.level in ("L3", "GL") and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
 
 
-def loads_tails(lanes: Lanes, columns: Num) -> Mask:
-    """Return True if the last of `columns` can be loaded: masked loads of AVX2 are of 4 bytes."""
-    return lanes.size != 32 or columns % lanes.values * lanes.adds.sum_bytes % (8 if lanes.halves else 4) == 0
-
-
 def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
     """Return the condition that the registers suffice, and that tails can be loaded."""
 
     def fits(spec: LogicalSpec) -> Mask:
         lanes = lanes_of(adds, size, spec)
         valid: Mask = vector_registers(spec.shape[1], spec.shape[3], lanes) <= registers
-        if adds is NARROW:
+        if adds.narrow:
             valid = valid & (spec.shape[3] <= lanes.values)
-        valid = valid & loads_tails(lanes, spec.shape[3])
+        valid = valid & lanes.loads(spec.shape[3])
         rhs = spec.states[1]
         if rhs.layout == _COLUMNS and adds.taken > 1:
             return valid & (spec.shape[2] == adds.taken)
@@ -110,7 +104,7 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         _, m, k, n = map(int, site.spec.shape)
         lhs, rhs, out = (site.operand(index) for index in range(3))
-        lanes = lanes_of(adds, size, site.spec)
+        lanes = lanes_of(adds, size, site.spec, site)
         taken = adds.taken
         tile = TilePrinter(
             rows=m,
@@ -157,7 +151,7 @@ def family(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, .
     places: list[tuple[str, OperandPattern, SizeRule, Registers]] = [
         ("", attrs.evolve(rows, dtypes=adds.out), None, registers)
     ]
-    if adds.out == ("f32",) and adds is not NARROW:
+    if adds.out == ("f32",) and not adds.narrow:
         places.append(("Sums", sums, Multiple(of=values), besides_sums))
     return tuple(
         Microkernel(
@@ -179,10 +173,10 @@ def family(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, .
     )
 
 
-def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return all families of a core with `registers` vector registers of `size` bytes.
+def kernels(families: Families, registers: int) -> tuple[Microkernel, ...]:
+    """Return the tiles of all multiply-adds of a core with this number of vector registers.
 
     The kernels called ...Sums leave sums in vector registers. They win where sums are converted afterwards, as to bf16,
     and for small convolutions.
     """
-    return tuple(kernel for one in families(size) for kernel in family(*one, registers))
+    return tuple(kernel for adds, size in families for kernel in family(adds, size, registers))

@@ -1,0 +1,71 @@
+"""The kernels of a CPU with vectors: an operation or two a file, and here all of them.
+
+Costs are reciprocal throughputs in tenths of a cycle. Those in half cycles are from [Kaufman2025]'s implementation
+unless a comment says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from morello.plugins import Microkernel
+from morello_vectors import (
+    conv,
+    dot,
+    elementwise,
+    fill,
+    matmul,
+    move,
+    pack,
+    random,
+    reduce,
+    register_tiles,
+    rows,
+    rows_times_matrix,
+    softmax,
+    transpose,
+)
+from morello_vectors import streams as streams_
+from morello_vectors.multiply_add import PORTABLE, Families
+
+#: Kernels on single values of any data type, so that every operation has a program.
+_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.SCALARS, *fill.PADDING, *random.SCALARS)
+
+
+def kernels(vectors: Sequence[int], registers: int, families: Families | None = None) -> tuple[Microkernel, ...]:
+    """Return all kernels of a core with `registers` vector registers, which hold vectors of these sizes in bytes.
+
+    `families` are the multiply-adds of its register tiles, by default those that GNU C has for every core. Of kernels
+    that cost the same, search takes the first.
+    """
+    families = families or [(adds, max(vectors)) for adds in PORTABLE]
+    return (*products(families, vectors, registers), *others(vectors))
+
+
+def products(families: Families, vectors: Sequence[int], registers: int) -> tuple[Microkernel, ...]:
+    """Return the kernels of products and convolutions, with register tiles by the multiply-adds of `families`."""
+    floats = [(adds, size) for adds, size in families if adds.width == 4 and adds.out == ("f32",) and not adds.narrow]
+    return (
+        *register_tiles.kernels(families, registers),
+        *rows_times_matrix.kernels(floats, registers),
+        *conv.kernels(*floats[0], registers),
+        *matmul.kernels(vectors),
+        *dot.kernels(vectors),
+    )
+
+
+def others(vectors: Sequence[int], streams: bool = False) -> tuple[Microkernel, ...]:
+    """Return the kernels of all other operations; `streams` is for cores that can store past the caches."""
+    widest = max(vectors)
+    return (
+        *move.kernels(vectors),
+        *transpose.in_memory(widest, streams),
+        *transpose.kernels(vectors),
+        *(streams_.kernels(widest) if streams else ()),
+        *pack.kernels(vectors),
+        *fill.FILLS,
+        *_SCALARS,
+        *fill.BROADCASTS,
+        *elementwise.kernels(widest, streams),
+        *(kernel for family in (reduce, softmax, rows, random) for kernel in family.kernels(widest)),
+    )
