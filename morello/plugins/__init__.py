@@ -1,37 +1,161 @@
-"""The interface of plugin authors: hook marker, and targets, levels, weights and microkernels as data."""
+"""The interface of plugin authors: all that a plugin uses. Names are imported at their first use.
 
-from morello.kernels.machine import Machine, MemoryLevel, NewBuffer, Tables, TargetInfo, Weights
-from morello.kernels.microkernel import Combined, Microkernel, UnrollAndJam, per_vector, touching
-from morello.kernels.pattern import LayoutRule, Multiple, OperandPattern
-from morello.kernels.target import Metric, Target
-from morello.plugins.derive import derive
-from morello.plugins.measure import Clock, Measurement, Meter, Peak
-from morello.plugins.plugin import TargetPlugin, hookimpl
-from morello.plugins.profile import Profile
+`PUBLIC_MODULES` are the modules whose names stay, and change with `API_VERSION` only.
+"""
 
-__all__ = [
-    "Clock",
-    "Combined",
-    "LayoutRule",
-    "Machine",
-    "Measurement",
-    "MemoryLevel",
-    "Meter",
-    "Metric",
-    "Microkernel",
-    "Multiple",
-    "NewBuffer",
-    "OperandPattern",
-    "Peak",
-    "Profile",
-    "Tables",
-    "Target",
-    "TargetInfo",
-    "TargetPlugin",
-    "UnrollAndJam",
-    "Weights",
-    "derive",
-    "hookimpl",
-    "per_vector",
-    "touching",
-]
+# ruff: noqa: F401
+
+import sys
+from importlib.util import find_spec
+
+from morello.lazy import lazy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from morello.codegen.emitter import CEmitter
+    from morello.errors import EmitError, Inapplicable, MorelloError, PluginError
+    from morello.ir.dtypes import BF16, F32, I8, I16, I32, U8, U16, U32, DType
+    from morello.ir.impl import Impl, KernelCall, Leaf, Loop, Node, Pipeline
+    from morello.ir.index import IndexExpr, as_index
+    from morello.ir.layout import (
+        Dynamic,
+        Layout,
+        OddEven,
+        Packed,
+        PhysicalDim,
+        chwn,
+        col_major,
+        nchwc,
+        nhwc,
+        row_major,
+        with_strips,
+    )
+    from morello.ir.numbers import Mask, Num, ceil_div, choose, product
+    from morello.ir.ops.base import ErrorAnalysis, Operation
+    from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Sub
+    from morello.ir.ops.broadcast import Broadcast
+    from morello.ir.ops.common import Along
+    from morello.ir.ops.compose import Compose
+    from morello.ir.ops.conv import Conv, GroupedConv
+    from morello.ir.ops.divide import DivideVec, DivideVecScalar
+    from morello.ir.ops.fill import Fill, FillZero
+    from morello.ir.ops.matmul import Matmul
+    from morello.ir.ops.max import Max
+    from morello.ir.ops.move import Move, OnePrefix
+    from morello.ir.ops.pad import Pad
+    from morello.ir.ops.rand_matmul import RandMatmul, Random
+    from morello.ir.ops.reduce import Mean, Sum
+    from morello.ir.ops.softmax import Softmax, SoftmaxComplete
+    from morello.ir.ops.softmax_parts import (
+        SoftmaxDenominator,
+        SoftmaxDenominatorAndMax,
+        SoftmaxDenominatorAndMaxFromParts,
+        SoftmaxDenominatorAndUnscaled,
+        SoftmaxDenominatorAndUnscaledFromMax,
+    )
+    from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
+    from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh, Unary, UnaryErrors
+    from morello.ir.program import Parameter, Program
+    from morello.ir.signature import Signature
+    from morello.ir.spec import LogicalSpec, Spec
+    from morello.ir.tensor import OperandState, TensorSpec
+    from morello.kernels.machine import Machine, MemoryLevel, NewBuffer, Tables, TargetInfo, Weights
+    from morello.kernels.microkernel import Combined, Cost, Microkernel, Registers, UnrollAndJam, per_vector, touching
+    from morello.kernels.pattern import LayoutRule, Multiple, OperandPattern, SizeRule
+    from morello.kernels.site import KernelSite, OperandSite
+    from morello.kernels.target import Emitter, Metric, Target
+    from morello.kernels.template import Template
+    from morello.plugins.derivation import derive
+    from morello.plugins.measure import Clock, Measurement, Meter, Peak, Rows
+    from morello.plugins.plugin import TargetPlugin, hookimpl
+    from morello.plugins.profile import ALL_CPUS, Profile, ProfileFile
+    from morello.plugins.registry import Registry, installed
+    from morello.rewrites import STANDARD
+    from morello.rewrites.base import Rewrite, RewriteCase, argument
+    from morello.rewrites.bufferize import Bufferize
+    from morello.rewrites.move import MoveStep
+    from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, PipelineRewrite, Stage
+    from morello.rewrites.select import Select
+    from morello.rewrites.tile import Tile
+    from morello.rewrites.to_accum import ToAccum
+
+#: Increases with each release that adds, changes or removes public names.
+API_VERSION = 1
+#: The modules that plugins may rely on.
+PUBLIC_MODULES = ("morello", "morello.plugins", "morello.testing")
+
+#: The exported names of each module.
+_NAMES = {
+    "morello.codegen.emitter": "CEmitter",
+    "morello.errors": "EmitError Inapplicable MorelloError PluginError",
+    "morello.ir.dtypes": "BF16 DType F32 I16 I32 I8 U16 U32 U8",
+    "morello.ir.impl": "Impl KernelCall Leaf Loop Node Pipeline",
+    "morello.ir.index": "IndexExpr as_index",
+    "morello.ir.layout": "Dynamic Layout OddEven Packed PhysicalDim chwn col_major nchwc nhwc row_major with_strips",
+    "morello.ir.numbers": "Mask Num ceil_div choose product",
+    "morello.ir.ops.base": "ErrorAnalysis Operation",
+    "morello.ir.ops.binary": "Add Binary Div Maximum Minimum Mul Sub",
+    "morello.ir.ops.broadcast": "Broadcast",
+    "morello.ir.ops.common": "Along",
+    "morello.ir.ops.compose": "Compose",
+    "morello.ir.ops.conv": "Conv GroupedConv",
+    "morello.ir.ops.divide": "DivideVec DivideVecScalar",
+    "morello.ir.ops.fill": "Fill FillZero",
+    "morello.ir.ops.matmul": "Matmul",
+    "morello.ir.ops.max": "Max",
+    "morello.ir.ops.move": "Move OnePrefix",
+    "morello.ir.ops.pad": "Pad",
+    "morello.ir.ops.rand_matmul": "RandMatmul Random",
+    "morello.ir.ops.reduce": "Mean Sum",
+    "morello.ir.ops.softmax": "Softmax SoftmaxComplete",
+    "morello.ir.ops.softmax_parts": "SoftmaxDenominator SoftmaxDenominatorAndMax SoftmaxDenominatorAndMaxFromParts "
+    "SoftmaxDenominatorAndUnscaled SoftmaxDenominatorAndUnscaledFromMax",
+    "morello.ir.ops.softmax_per_part": "SoftmaxDenominatorAndMaxPerPart",
+    "morello.ir.ops.unary": "Exp Gelu Relu Rsqrt Scale Shift Sigmoid Silu Tanh Unary UnaryErrors",
+    "morello.ir.program": "Parameter Program",
+    "morello.ir.signature": "Signature",
+    "morello.ir.spec": "LogicalSpec Spec",
+    "morello.ir.tensor": "OperandState TensorSpec",
+    "morello.kernels.machine": "Machine MemoryLevel NewBuffer Tables TargetInfo Weights",
+    "morello.kernels.microkernel": "Combined Cost Microkernel Registers UnrollAndJam per_vector touching",
+    "morello.kernels.pattern": "LayoutRule Multiple OperandPattern SizeRule",
+    "morello.kernels.site": "KernelSite OperandSite",
+    "morello.kernels.target": "Emitter Metric Target",
+    "morello.kernels.template": "Template",
+    "morello.plugins.derivation": "derive",
+    "morello.plugins.measure": "Clock Measurement Meter Peak Rows",
+    "morello.plugins.plugin": "TargetPlugin hookimpl",
+    "morello.plugins.profile": "ALL_CPUS Profile ProfileFile",
+    "morello.plugins.registry": "Registry installed",
+    "morello.rewrites": "STANDARD",
+    "morello.rewrites.base": "Rewrite RewriteCase argument",
+    "morello.rewrites.bufferize": "Bufferize",
+    "morello.rewrites.move": "MoveStep",
+    "morello.rewrites.pipeline": "BufferedPipelineRewrite NewTensor PipelinePlan PipelineRewrite Stage",
+    "morello.rewrites.select": "Select",
+    "morello.rewrites.tile": "Tile",
+    "morello.rewrites.to_accum": "ToAccum",
+}
+_EXPORTS = {module: names.split() for module, names in _NAMES.items()}
+
+if not TYPE_CHECKING:
+    __all__ = sorted(["API_VERSION", "PUBLIC_MODULES", *(name for names in _EXPORTS.values() for name in names)])
+
+_attribute, __dir__ = lazy(__name__, _EXPORTS)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _attribute(name)
+    except AttributeError:
+        # `from morello.plugins import NAME` looks for an attribute, then for a module.
+        importing = sys._getframe(1).f_code.co_filename == "<frozen importlib._bootstrap>"
+        if name in __all__ or not importing or name.startswith("__") or find_spec(f"{__name__}.{name}"):
+            raise
+        from importlib.metadata import version
+
+        from morello.errors import suggestion
+
+        listing = "docs/api/plugins.md lists all names; for those of a later version, pip install --upgrade morello"
+        where = f"{__name__}, API version {API_VERSION} of Morello {version('morello')}"
+        raise ImportError(f"{where}, has no {name!r}: {suggestion(name, __all__, listing)}", name=__name__) from None

@@ -24,7 +24,7 @@ from morello.kernels.target import BASE, Target
 from morello.plugins import plugin as hooks
 from morello.plugins import rules
 from morello.plugins.cpu import features_of, known_features
-from morello.plugins.derive import adapted, resolved
+from morello.plugins.derivation import adapted, resolved
 from morello.plugins.discovery import Disabled, PluginInfo, calls, items, load, manager_of, missing_requirements
 from morello.plugins.plugin import PROJECT, TargetPlugin, assemble
 from morello.plugins.profile import Profile, applied, parsed, read_profile

@@ -13,7 +13,7 @@ from morello.db.fingerprint import fingerprint
 from morello.errors import PluginError
 from morello.ir.impl import cost_and_peak
 from morello.plugins import MemoryLevel, Profile, TargetPlugin, Weights
-from morello.plugins.derive import derive
+from morello.plugins.derivation import derive
 from morello.plugins.registry import Registry
 
 
