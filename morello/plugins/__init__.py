@@ -138,8 +138,10 @@ _NAMES = {
 }
 _EXPORTS = {module: names.split() for module, names in _NAMES.items()}
 
+_NAMED = sorted(["API_VERSION", "PUBLIC_MODULES", *(name for names in _EXPORTS.values() for name in names)])
+
 if not TYPE_CHECKING:
-    __all__ = sorted(["API_VERSION", "PUBLIC_MODULES", *(name for names in _EXPORTS.values() for name in names)])
+    __all__ = _NAMED
 
 _attribute, __dir__ = lazy(__name__, _EXPORTS)
 
@@ -150,7 +152,7 @@ def __getattr__(name: str) -> object:
     except AttributeError:
         # `from morello.plugins import NAME` looks for an attribute, then for a module.
         importing = sys._getframe(1).f_code.co_filename == "<frozen importlib._bootstrap>"
-        if name in __all__ or not importing or name.startswith("__") or find_spec(f"{__name__}.{name}"):
+        if name in _NAMED or not importing or name.startswith("__") or find_spec(f"{__name__}.{name}"):
             raise
         from importlib.metadata import version
 
@@ -158,4 +160,4 @@ def __getattr__(name: str) -> object:
 
         listing = "docs/api/plugins.md lists all names; for those of a later version, pip install --upgrade morello"
         where = f"{__name__}, API version {API_VERSION} of Morello {version('morello')}"
-        raise ImportError(f"{where}, has no {name!r}: {suggestion(name, __all__, listing)}", name=__name__) from None
+        raise ImportError(f"{where}, has no {name!r}: {suggestion(name, _NAMED, listing)}", name=__name__) from None

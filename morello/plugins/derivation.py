@@ -141,4 +141,6 @@ def adapted(profile: Profile, own: TargetPlugin) -> Profile:
     }
     weights = {} if own.weights else {name: one for name, one in profile.weights.items() if name not in change.weights}
     tables = {name: rows for name, rows in profile.tables.items() if name not in own.tables}
-    return attrs.evolve(profile, target=own.target, levels=levels, weights=weights, tables=tables)
+    gone = {*change.without, *(kernel.name for kernel in own.kernels)}
+    kernels = {name: costs for name, costs in profile.kernels.items() if name not in gone}
+    return attrs.evolve(profile, target=own.target, levels=levels, weights=weights, tables=tables, kernels=kernels)

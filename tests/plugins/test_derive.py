@@ -12,7 +12,7 @@ from morello import api
 from morello.db.fingerprint import fingerprint
 from morello.errors import PluginError
 from morello.ir.impl import cost_and_peak
-from morello.plugins import MemoryLevel, Profile, TargetPlugin, Weights
+from morello.plugins import MemoryLevel, Microkernel, Profile, TargetPlugin, Weights
 from morello.plugins.derivation import derive
 from morello.plugins.registry import Registry
 
@@ -80,16 +80,18 @@ def test_a_derived_target_may_be_a_base(toy_plugin: Any) -> None:
 
 def test_profiles_of_the_base_apply_except_to_what_is_given(toy_plugin: Any) -> None:
     levels = {"C": {"capacity": 1024, "hit_cost": 9}}
-    fast = Profile(name="fast", target="toy_cpu", levels=levels, weights={"threads": 8, "sync": 1})
-    extension = TargetPlugin(extends="toy_cpu", profiles=[fast])
-    plugin = small(levels={"C": {"capacity": 4096}}, weights={"threads": 2})
+    measured = {"Twice": (1, 2, 3), "Thrice": (1, 2, 3)}
+    fast = Profile(name="fast", target="toy_cpu", levels=levels, weights={"threads": 8, "sync": 1}, kernels=measured)
+    kernels = [Microkernel(name=name, takes="Move(1, R/C, R/C)", template="{out} = {src};") for name in measured]
+    extension = TargetPlugin(extends="toy_cpu", profiles=[fast], kernels=kernels)
+    plugin = small(levels={"C": {"capacity": 4096}}, weights={"threads": 2}, without=["Thrice"])
     tiny = derive("small", name="tiny")
     registry = registry_of(toy_plugin, fast=extension, small=plugin, tiny=tiny)
     for name in ("small", "tiny"):
         target = registry.target(name, "fast")
         assert (target.level("C").capacity, target.level("C").hit_cost) == (4096, 9)
         assert target.weights == Weights(threads=2, sync=1)
-        assert target.profile == "fast"
+        assert (target.profile, target.kernel_costs) == ("fast", {"Twice": (1, 2, 3)})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from toy_cpu.plugin import PLUGIN  # pyright: ignore[reportMissingImports]
 
-from morello.plugins.registry import Registry
+from morello.plugins import Registry
 from morello.testing import KernelCheck, kernel_checks
 
 TARGET = Registry.of(toy_cpu=PLUGIN).target("toy_cpu")

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from morello.ir.ops.unary import Unary, UnaryErrors
-from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel
+from morello.plugins import KernelSite, Microkernel, Unary, UnaryErrors
 
 
 @attrs.frozen(cache_hash=True)

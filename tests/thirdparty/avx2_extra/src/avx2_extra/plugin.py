@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from morello.ir.numbers import Num
-from morello.ir.ops import Operation
-from morello.ir.spec import LogicalSpec
-from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, TargetPlugin, hookimpl, per_vector
+from morello.plugins import (
+    KernelSite,
+    LogicalSpec,
+    Machine,
+    Microkernel,
+    Num,
+    Operation,
+    TargetPlugin,
+    hookimpl,
+    per_vector,
+)
 
 from .hard_swish import HARD_SWISH, HardSwish
 

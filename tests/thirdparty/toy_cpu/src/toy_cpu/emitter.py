@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello.codegen.emitter import CEmitter
+from morello.plugins import CEmitter
 
 
 class ToyEmitter(CEmitter):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from morello.ir.dtypes import DType
-from morello.ir.numbers import Num
-from morello.ir.spec import LogicalSpec
-from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, UnrollAndJam, touching
+from morello.plugins import DType, KernelSite, LogicalSpec, Machine, Microkernel, Num, UnrollAndJam, touching
 
 from .target import ALIGNMENT
 

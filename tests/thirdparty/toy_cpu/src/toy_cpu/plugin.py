@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from morello.plugins import TargetPlugin
-from morello.rewrites import STANDARD
+from morello.plugins import STANDARD, TargetPlugin
 
 from .emitter import ToyEmitter
 from .kernels import KERNELS

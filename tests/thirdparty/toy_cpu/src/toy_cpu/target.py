@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from morello.ir.dtypes import DType
-from morello.ir.layout import Layout, col_major, row_major
-from morello.plugins import MemoryLevel, TargetInfo, Weights
+from morello.plugins import DType, Layout, MemoryLevel, TargetInfo, Weights, col_major, row_major
 
 NAME = "toy_cpu"
 LINE = 32
