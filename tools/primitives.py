@@ -34,7 +34,7 @@ from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
-from tools.fuzz.programs import made_for
+from morello.testing.draws import made_for
 
 TARGETS = ("x86_avx2", "x86_avx512")
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from morello.api.precomputing import is_spec, parse_families, precompute, specs_up_to
     from morello.api.rooflines import Roofline, roofline
     from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
+    from morello.api.target_checks import check_target
     from morello.api.targets import TargetDescription, TargetList, describe_target, list_targets
     from morello.build.cache import CacheContents, cache_contents, clear_cache, limit_cache, parse_size
     from morello.build.toolchain import find_compiler
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from morello.run.arrays import empty, pack, unpack
     from morello.run.metrics import Reading
     from morello.search.budget import DEFAULT_EXPANSIONS, SearchBudget, available_memory
+    from morello.testing.target_check import Outcome, TargetCheck
     from morello.verify.check import CheckReport
     from morello.verify.reference import REFERENCE_NAME, reference_target
 
@@ -61,6 +63,7 @@ _NAMES = {
     "morello.api.precomputing": "is_spec parse_families precompute specs_up_to",
     "morello.api.rooflines": "Roofline roofline",
     "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
+    "morello.api.target_checks": "check_target",
     "morello.api.targets": "TargetDescription TargetList describe_target list_targets",
     "morello.build.cache": "CacheContents cache_contents clear_cache limit_cache parse_size",
     "morello.build.toolchain": "find_compiler",
@@ -76,6 +79,7 @@ _NAMES = {
     "morello.run.arrays": "empty pack unpack",
     "morello.run.metrics": "Reading",
     "morello.search.budget": "DEFAULT_EXPANSIONS SearchBudget available_memory",
+    "morello.testing.target_check": "Outcome TargetCheck",
     "morello.verify.check": "CheckReport",
     "morello.verify.reference": "REFERENCE_NAME reference_target",
 }

@@ -39,7 +39,7 @@ from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Subschedule, Synthesize, schedule_text
-from tools.fuzz.graphs import random_compose
+from morello.testing.graphs import random_compose
 
 LEVELS = ("RF", "VRF", "L1", "GL")
 

@@ -23,7 +23,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.norms import layer_norm, rms_norm
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Gelu, Relu, Scale
-from tools.fuzz.graphs import random_compose
+from morello.testing.graphs import random_compose
 
 SEEDS = st.integers(0, 10**6)
 

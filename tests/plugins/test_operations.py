@@ -20,7 +20,7 @@ from morello.ir.impl import cost_and_peak
 from morello.ir.ops import BY_NAME
 from morello.plugins import Target
 from morello.plugins.registry import Registry
-from tools.fuzz.programs import Draws
+from morello.testing.draws import Draws
 from tools.fuzz.specs import drawn_spec
 
 TEXT = "Twist(1×2, (f32, L1), (f32, L1), serial)"

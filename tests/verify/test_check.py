@@ -25,10 +25,10 @@ from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
+from morello.testing.graphs import random_compose
 from morello.verify.datasets import DataSetting, data_sets
 from morello.verify.reference import Reference
 from morello.verify.tolerance import as_float64, expectations
-from tools.fuzz.graphs import random_compose
 
 Make = Callable[..., Kernel]
 

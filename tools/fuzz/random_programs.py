@@ -28,9 +28,9 @@ from morello.build.toolchain import available_compilers
 from morello.host import missing_features
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.testing.draws import Drawn, Draws
 from morello.testing.trials import FLAGS, Trials
 from tools.fuzz.isolated import outcomes
-from tools.fuzz.programs import Drawn, Draws
 
 TARGETS = ("x86_avx2", "x86_avx512")
 #: Programs that are built together.

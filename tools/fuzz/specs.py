@@ -17,8 +17,8 @@ from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.testing.generate import random_parameters, random_spec
-from tools.fuzz.graphs import random_compose
-from tools.fuzz.reach import Reach
+from morello.testing.graphs import random_compose
+from morello.testing.reach import Reach
 
 
 @attrs.frozen

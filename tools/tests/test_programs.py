@@ -11,9 +11,9 @@ from morello.ir.ops import BY_NAME
 from morello.ir.ops.compose import Compose
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
+from morello.testing.draws import COMPOSE, Draws
 from morello.testing.trials import Trials, spec_file
 from tools.fuzz.isolated import outcomes
-from tools.fuzz.programs import COMPOSE, Draws
 from tools.fuzz.sweep import toy_plugin
 
 

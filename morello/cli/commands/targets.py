@@ -2,34 +2,128 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 
 import click
+from click.shell_completion import CompletionItem
 
 from morello import api
-from morello.cli.common import complete_targets, json_option, print_json
+from morello.cli.common import cc_option, complete_targets, json_option, print_json
+from morello.errors import MorelloError
+from morello.progress import Display, line
 from morello.report.tables import Column, print_table
 from morello.report.words import size
 
+_STATUSES = ("passed", "failed", "skipped")
+_EXECUTE_HINT = "run it on a machine that has what is missing"
 
-@click.command("targets")
-@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_targets)
+
+class Targets(click.Group):
+    """The subcommands; any other word is the name of a target to describe."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        return super().get_command(ctx, cmd_name) or click.Command(
+            cmd_name, params=[_json()], callback=partial(_describe, cmd_name), help=f"Describe the target {cmd_name}."
+        )
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return completions of a subcommand, an option or a target."""
+        return [*super().shell_complete(ctx, incomplete), *complete_targets(ctx, self.params[0], incomplete)]
+
+
+def _json() -> click.Option:
+    return click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
+
+
+@click.group("targets", cls=Targets, invoke_without_command=True, subcommand_metavar="[NAME | COMMAND ...]")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, name: str | None, as_json: bool) -> None:
+def command(ctx: click.Context, as_json: bool) -> None:
     """List the installed targets; with NAME, its memory, rewrites, microkernels, profiles and plugins.
 
     Costs are those of the chosen profile: that of MORELLO_PROFILE, else of the user's configuration, else of the CPU.
     """
-    if name is None:
+    if ctx.invoked_subcommand is None:
         _list(ctx, as_json)
-        return
+    else:
+        ctx.default_map = {ctx.invoked_subcommand: {"as_json": as_json}}
+
+
+def _describe(name: str, as_json: bool) -> None:
     described = api.describe_target(name)
     if as_json:
         print_json(described.as_dict())
     else:
         _print(described)
+
+
+@command.command("test")
+@click.argument("name", metavar="NAME", shell_complete=complete_targets)
+@click.option("--kernel", "kernels", metavar="NAME", multiple=True, help="Check this kernel only, without programs.")
+@click.option("--programs", metavar="N", type=click.IntRange(0), help="Check N random programs.  [default: 20]")
+@cc_option
+@json_option
+@click.pass_context
+def test(
+    ctx: click.Context, name: str, kernels: Sequence[str], programs: int | None, cc: str | None, as_json: bool
+) -> None:
+    """Check that the kernels of a target, and random programs, compute their declared results.
+
+    Kernels are emitted alone and in loops, on Specs drawn from their declarations; results are compared with numpy and
+    plain C, between guard zones. The exit status is 1 if a check fails, or if nothing was executed.
+    """
+    number = programs if programs is not None else 0 if kernels else 20
+    with CheckDisplay(name) as display:
+        report = api.check_target(name, kernels, number, cc=cc, listener=display)
+    if as_json:
+        print_json(report.as_dict())
+    if report.count("skipped") == report.count():
+        reasons = dict.fromkeys(one.detail for one in report.outcomes) or ["it has no kernels"]
+        raise MorelloError(f"no code of {report.target} was executed: {'; '.join(reasons)}", _EXECUTE_HINT)
+    if not as_json:
+        _print_check(report)
+    if not report.passed:
+        ctx.exit(1)
+
+
+class CheckDisplay(Display):
+    """Show the progress of checks; call it with each outcome."""
+
+    def __init__(self, target: str):
+        super().__init__()
+        self._target, self._counts = target, Counter[str]()
+
+    def __call__(self, outcome: api.Outcome) -> None:
+        self._counts.update([outcome.status])
+
+    def describe(self) -> str:
+        return line("testing", self._target, self.seconds, [f"{n:,} {status}" for status, n in self._counts.items()])
+
+    def interrupted(self, error: KeyboardInterrupt) -> str:
+        return f"interrupted the test of {self._target}: {sum(self._counts.values())} checks had ended"
+
+
+def _print_check(report: api.TargetCheck) -> None:
+    """Print a table of kernels and programs by operation, then each failure."""
+    rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for one in report.outcomes:
+        rows[one.operation, one.name if one.kind == "kernel" else "random programs"].update([one.status])
+    columns = [Column("operation"), Column("checked", wraps=True)]
+    columns += [Column(status, number=True) for status in _STATUSES]
+    cells = {
+        key: [f"{counts[status]:,}" if counts[status] else "–" for status in _STATUSES] for key, counts in rows.items()
+    }
+    print_table(columns, [(*key, *numbers) for key, numbers in cells.items()])
+    for one in report.outcomes:
+        if one.status == "failed":
+            click.echo(f"\n{one.name} ({one.operation}): {one.detail}", err=True)
+    passed = (
+        f"{report.count('passed', kind):,} of {report.count('', kind):,} {kind}s" for kind in ("kernel", "program")
+    )
+    skipped = f"; {report.count('skipped'):,} skipped" if report.count("skipped") else ""
+    click.echo(f"\n{report.target}: {' and '.join(passed)} passed{skipped}")
 
 
 def _list(ctx: click.Context, as_json: bool) -> None:

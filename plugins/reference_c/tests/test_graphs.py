@@ -18,7 +18,7 @@ from morello.ir.layout import col_major, row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from tools.fuzz.graphs import random_compose
+from morello.testing.graphs import random_compose
 
 LARGE = (
     "Compose([y = Add(h, x), h = Relu(g), g = Matmul(x, w)], [w: (1×40×40, GL), x: (1×40×40, GL), y: (1×40×40, GL)])"

@@ -20,8 +20,8 @@ from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.testing.generate import RandomPrograms, random_parameters, random_spec
-from tools.fuzz.graphs import random_compose
-from tools.fuzz.reach import Reach
+from morello.testing.graphs import random_compose
+from morello.testing.reach import Reach
 
 Types: TypeAlias = tuple[DType, ...]
 
@@ -118,7 +118,7 @@ class Draws:
     def _draw(self, rng: random.Random, name: str, index: int) -> Drawn | None:
         drawing = random.Random(rng.random())
         levels = [level.name for level in self.target.levels]
-        among = drawing.choice([levels[-1:], levels[-2:], levels[-2:-1], levels, levels])
+        among = drawing.choice([levels[-1:], levels[-2:], levels[-2:-1] or levels, levels, levels])
         volume = _IN_REGISTERS if any(self.target.level(one).is_register for one in among) else _VOLUME
         if name == COMPOSE:
             configured, shape = random_compose(drawing, stages=3, largest=4)

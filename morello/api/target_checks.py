@@ -1,0 +1,32 @@
+"""The check of a whole target, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from morello.build.toolchain import find_compiler
+from morello.host import missing_features
+from morello.plugins.registry import Registry, installed
+from morello.testing import target_check
+from morello.testing.target_check import Outcome, TargetCheck
+
+
+def check_target(
+    name: str,
+    kernels: Sequence[str] = (),
+    programs: int = 0,
+    *,
+    registry: Registry | None = None,
+    cc: str | None = None,
+    listener: Callable[[Outcome], None] = lambda outcome: None,
+) -> TargetCheck:
+    """Check the kernels of a target, all without names, and random programs; `listener` is called after each.
+
+    Programs use the optional CPU features that this machine has. Raises MorelloError for an unknown target or kernel,
+    and for a faulty plugin.
+    """
+    registry = registry or installed()
+    target = registry.target(name)
+    able = [one for one in target.optional_features if not missing_features([one])]
+    target = registry.target(" + ".join((target.name, *able)))
+    return target_check.check_target(target, kernels, programs, compiler=find_compiler(cc), listener=listener)
