@@ -13,16 +13,30 @@ from typing import ClassVar
 from morello.ir.dtypes import F32, I32, DType
 from morello.kernels.site import KernelSite
 
+#: Products and sums that are rounded once; gcc has a function of vectors for them only lane by lane.
+_FUSED = """\
+#if __clang_major__ >= 16
+    return __builtin_elementwise_fma(%s, b, %s);
+#else
+    for (int i = 0; i < $n; ++i) {
+        a[i] = __builtin_fmaf(%s[i], b[i], %s[i]);
+    }
+    return a;
+#endif"""
+_SQRT = """\
+for (int i = 0; i < $n; ++i) {
+        a[i] = __builtin_sqrtf(a[i]);
+    }
+    return a;"""
 #: Functions of vectors of floats ($f; $i are their ints) in GNU C: parameters, and body. `max` and `min` return the
-#: second operand if either is NaN, and compilers contract the products and sums.
+#: second operand if either is NaN.
 _GNU: Mapping[str, tuple[str, str]] = {
-    "fma": ("$f a, $f b, $f c", "return a * b + c;"),
-    "nfma": ("$f a, $f b, $f c", "return c - a * b;"),
-    "fms": ("$f a, $f b, $f c", "return a * b - c;"),
-    "add": ("$f a, $f b", "return a + b;"),
+    "fma": ("$f a, $f b, $f c", _FUSED % ("a", "c", "a", "c")),
+    "nfma": ("$f a, $f b, $f c", _FUSED % ("-a", "c", "-a", "c")),
+    "fms": ("$f a, $f b, $f c", _FUSED % ("a", "-c", "a", "-c")),
     "max": ("$f a, $f b", "const $i first = a > b;\n    return ($f)((($i)a & first) | (($i)b & ~first));"),
     "min": ("$f a, $f b", "const $i first = a < b;\n    return ($f)((($i)a & first) | (($i)b & ~first));"),
-    "sqrt": ("$f a", "for (int i = 0; i < $n; ++i) {\n        a[i] = __builtin_sqrtf(a[i]);\n    }\n    return a;"),
+    "sqrt": ("$f a", _SQRT),
     "splat": ("float a", "return ($f){$splat};"),
     "zero": ("void", "return ($f){0};"),
 }

@@ -42,7 +42,8 @@ def tables(
     """Return the tables of a core: limits of each multiply-add, lines of each of `LEVELS`, and tiles measured."""
     found: dict[str, Rows] = {}
     for adds, size in families:
-        found |= {tiles_table(adds): tiles(adds, size), limits_table(adds): (limits(adds, size),)}
+        measured = tiles(adds, size)
+        found |= ({tiles_table(adds): measured} if measured else {}) | {limits_table(adds): (limits(adds, size),)}
     return {**found, LINES: lines}
 
 
@@ -53,8 +54,8 @@ def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
 
 def cycles_in(found: Tables, adds: MultiplyAdd, size: int, starts: tuple[int, ...] = (0,) * len(LEVELS)) -> TileCycles:
     """Return the costs of tiles by these tables, with these start costs of levels."""
-    rows = (found[name] for name in (tiles_table(adds), limits_table(adds), LINES))
-    return _cycles(size // adds.sum_bytes, adds.taken, adds.in_parts, starts, *rows)
+    tiles, limits, lines = (found.get(tiles_table(adds), ()), found[limits_table(adds)], found[LINES])
+    return _cycles(size // adds.sum_bytes, adds.taken, adds.in_parts, starts, tiles, limits, lines)
 
 
 @cache
