@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from morello.report.explanation import Explanation
     from morello.run.arrays import empty, pack, unpack
     from morello.run.metrics import Reading
+    from morello.run.runner import require_runner
     from morello.search.budget import DEFAULT_EXPANSIONS, SearchBudget, available_memory
     from morello.testing.target_check import Outcome, TargetCheck
     from morello.verify.check import CheckReport
@@ -78,6 +79,7 @@ _NAMES = {
     "morello.report.explanation": "Explanation",
     "morello.run.arrays": "empty pack unpack",
     "morello.run.metrics": "Reading",
+    "morello.run.runner": "require_runner",
     "morello.search.budget": "DEFAULT_EXPANSIONS SearchBudget available_memory",
     "morello.testing.target_check": "Outcome TargetCheck",
     "morello.verify.check": "CheckReport",

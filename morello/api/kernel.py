@@ -26,8 +26,10 @@ from morello.progress import Listener, subscribe
 from morello.run.arguments import Argument, CallOrder, check_apart, check_parameters
 from morello.run.arrays import ALIGNMENT, Blank
 from morello.run.dlpack import library_of, to_library_of
+from morello.run.elsewhere import RunnerFunction, function_of
 from morello.run.fastcall import FastCall
 from morello.run.function import NativeFunction
+from morello.run.runner import Runner
 
 if TYPE_CHECKING:
     from morello.report.explanation import Explanation
@@ -85,14 +87,21 @@ class Kernel:
     outputs. Calls raise ArgumentError for arrays that do not fit or a CPU without the target's instructions, and
     ToolchainError if the C cannot be built.
 
-    `compiler` may be a command, as for `find_compiler`; `auto` chooses the one whose code is fastest. Pickles hold the
-    goal and the C: another process builds it again, or takes it from the cache.
+    `compiler` may be a command, as for `find_compiler`; `auto` chooses the one whose code is fastest. `runner` is a
+    command that runs the program elsewhere, as for `find_runner`: then calls copy arrays there and back. Pickles hold
+    the goal and the C: another process builds it again, or takes it from the cache.
     """
 
-    def __init__(self, goal: Goal, program: Program, compiler: Compiler | str | None = None):
+    def __init__(
+        self,
+        goal: Goal,
+        program: Program,
+        compiler: Compiler | str | None = None,
+        runner: Runner | str | None = None,
+    ):
         self.goal = goal
         self.program = program
-        self._compiler = compiler
+        self._compiler, self._runner = compiler, runner
         self._own = _ThreadCalls()
         if error := unfinished(program.name, self.impl):
             raise error
@@ -100,14 +109,19 @@ class Kernel:
 
     @classmethod
     def of(
-        cls, impl: Impl, target: Target, program: Program | None = None, compiler: Compiler | str | None = None
+        cls,
+        impl: Impl,
+        target: Target,
+        program: Program | None = None,
+        compiler: Compiler | str | None = None,
+        runner: Runner | str | None = None,
     ) -> Self:
         """Return the kernel of an implementation, by default of the C that the target emits for it."""
         program = program or target.emitter.emit(impl, target, "kernel")
-        return cls(Goal.of_impl(impl, target, program.name), program, compiler)
+        return cls(Goal.of_impl(impl, target, program.name), program, compiler, runner)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.goal, self.program, self._compiler)
+        return type(self), (self.goal, self.program, self._compiler, self._runner)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.full_name}>"
@@ -175,17 +189,23 @@ class Kernel:
     @cached_property
     def choice(self) -> CompilerChoice | None:
         """Return the compilers that `auto` chose from, with their times; None for another `compiler`."""
-        if isinstance(self._compiler, Compiler) or not is_auto(self._compiler):
+        function = function_of(self.impl, self.target, self.program, runner=self._runner)
+        if isinstance(self._compiler, Compiler) or not is_auto(self._compiler) or isinstance(function, RunnerFunction):
             return None
         from morello.run.compiler_choice import choose_compiler
 
-        return choose_compiler(NativeFunction(self.impl, self.target, self.program))
+        return choose_compiler(function)
 
     @cached_property
     def function(self) -> NativeFunction:
         """Return the C function."""
         compiler = self._compiler if self.choice is None else self.choice.compiler
-        return NativeFunction(self.impl, self.target, self.program, compiler)
+        return function_of(self.impl, self.target, self.program, compiler, self._runner)
+
+    @property
+    def runner(self) -> Runner | None:
+        """Return the command that runs it elsewhere, None if calls run in this process. Raises ToolchainError."""
+        return self.function.runner
 
     @property
     def compiler(self) -> Compiler:
@@ -236,10 +256,12 @@ class Kernel:
         check_apart(arguments, fitted)
         function(fitted, threads)
         export = to_library_of(given[0]) if made and given else None
-        loaded, numbers = function.load(), function.numbers(fitted, threads)
-        fast = function.caller.fast_call(loaded.address, arguments, arrays, views, numbers, blanks)
+        fast = None
         # Fast calls take the allocated outputs last.
-        if fast is not None and all(map(is_, arrays, (*given, *made))):
+        if not isinstance(function, RunnerFunction) and all(map(is_, arrays, (*given, *made))):
+            loaded, numbers = function.load(), function.numbers(fitted, threads)
+            fast = function.caller.fast_call(loaded.address, arguments, arrays, views, numbers, blanks)
+        if fast is not None:
             forms = tuple(
                 (type(one), view.dtype, view.shape, view.strides) for one, view in zip(arrays, views, strict=True)
             )
@@ -260,9 +282,10 @@ class Kernel:
         """Return a checked call on arrays whose views from the same addresses are these operands, already checked.
 
         If it `allocates`, the last array is an example of the results that calls allocate. Returns None without such a
-        call: for parallel loops, results that are not row-major, and arrays without a fast exchange.
+        call: for parallel loops, results that are not row-major, arrays without a fast exchange, and programs that run
+        elsewhere.
         """
-        if self.program.parallel:
+        if self.program.parallel or isinstance(self.function, RunnerFunction):
             return None
         arguments, function = self.arguments, self.function
         seen = [one.in_numpy(array) for one, array in zip(arguments, arrays, strict=True)]

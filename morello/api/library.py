@@ -16,6 +16,7 @@ from morello.build.toolchain import find_compiler, thread_flags
 from morello.codegen.library import CFile, CFunction, CLibrary
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.kernels.target import Target
+from morello.run.elsewhere import RunnerFunction
 from morello.schedule import schedule_of
 
 
@@ -51,14 +52,14 @@ def build_library(
     """
     if len(kernels) == 1:
         (kernel,) = kernels
-        if kind == "so" and not openmp:
+        if kind == "so" and not openmp and not isinstance(kernel.function, RunnerFunction):
             return kernel.library.read_bytes()
         units = {f"{kernel.program.name}.c": CFile(kernel.source, kernel.program.flags)}
         headers, compiler, parallel = dict[str, str](), kernel.compiler, kernel.program.parallel
     else:
         library = make_library(name, kernels)
         units, headers = library.units, {f"{name}.h": library.header}
-        compiler, parallel = find_compiler(cc), library.parallel
+        compiler, parallel = find_compiler(cc, kernels[0].target.info), library.parallel
     return build_file(kind, units, headers, compiler, thread_flags(compiler, openmp) if parallel else ())
 
 

@@ -113,16 +113,19 @@ def compile(
     using: Sequence[str] = (),
     without: Sequence[str] = (),
     layouts: Layouts = "offered",
+    runner: str | None = None,
 ) -> Kernel:
     """Return the kernel of a goal: synthesize open Specs, then emit C, which is built at the first call.
 
     If `measured`, a program that `tune` measured to be the fastest on such a machine replaces the search, unless steps
-    are excluded. Raises what `synthesize` raises, and ToolchainError without a C compiler.
+    are excluded. `runner` is a command that runs the program elsewhere, by default that in MORELLO_RUNNER, or the
+    target's on machines of another architecture. Raises what `synthesize` raises, and ToolchainError without a C
+    compiler.
     """
     start = goal_from(what, target, profile, cpu).allowing(using, without, layouts)
     done = tuned(start, database(db), cc) if measured else start
     done = done.synthesize(db, progress, budget) if next(leaves(done.impl), None) else done
-    return Kernel(done, done.program, cc)
+    return Kernel(done, done.program, cc, runner)
 
 
 def tuned(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Goal:

@@ -87,6 +87,7 @@ class Speed:
             "gbytes": report.gbytes,
             "load": report.load,
             "cold": report.cold,
+            "emulator": report.emulator or None,
             "busy": list(report.busy),
             "against": baseline
             and {
@@ -124,12 +125,15 @@ def measure_speed(
 ) -> Speed:
     """Time a kernel, then a library on as many threads: numpy, torch, onednn or none.
 
-    With `cold`, operands are in memory before each call, and no library is timed.
+    With `cold`, operands are in memory before each call, and no library is timed; neither is one for programs that run
+    elsewhere.
     Raises what calling the kernel raises, and MorelloError for a library that fails.
     """
     report = kernel.bench(min_time, _REPEATS, seed, threads, cold=cold)
     if library == NO_LIBRARY:
         return Speed(report, None)
+    if kernel.function.is_elsewhere:
+        return Speed(report, None, f"{library} runs on this machine, and the program through `{kernel.runner}`")
     if cold:
         return Speed(report, None, "libraries are timed with operands in caches")
     from morello_baselines import NotOffered, compare

@@ -23,19 +23,22 @@ from morello.errors import ToolchainError
 from morello.paths import unusable
 
 
-def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> Path:
+def build(
+    sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, base: Sequence[str] = BASE_FLAGS
+) -> Path:
     """Return the path of a shared object built from `sources` (file name to text); files named *.c are units.
 
     The cache holds it if the same sources were built before with the same flags and compiler. Several processes may
-    build at once. Raises ToolchainError if the compiler fails or times out, or if the cache directory cannot be used.
+    build at once. `base` are flags before the others; without -shared it is a program. Raises ToolchainError if the
+    compiler fails or times out, or if the cache directory cannot be used.
     """
     size_limit()  # report a wrong setting before the build
-    folder, key = cache_directory(), cache_key(sources, flags, compiler)
+    folder, key = cache_directory(), cache_key(sources, flags, compiler, base)
     if found := find(folder, key):
         return found
     with build_folder(sources) as temporary:
         rest = ["-o", "library.so", *(name for name in sources if name.endswith(".c")), "-lm"]
-        _compile(temporary, sources, (*BASE_FLAGS, *flags), rest, compiler, timeout_seconds(), "library.so")
+        _compile(temporary, sources, (*base, *flags), rest, compiler, timeout_seconds(), "library.so")
         return store(folder, key, temporary / "library.so")
 
 
@@ -83,11 +86,13 @@ def build_folder(files: Mapping[str, str]) -> Generator[Path]:
         raise unusable(folder, f"cannot be written: {error.strerror or error}") from error
 
 
-def cache_key(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> str:
+def cache_key(
+    sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, base: Sequence[str] = BASE_FLAGS
+) -> str:
     """Return a hash of everything that determines the machine code."""
     decisive = [
         sorted(sources.items()),
-        BASE_FLAGS,
+        list(base),
         list(flags),
         compiler.command,
         compiler.version,
@@ -166,6 +171,6 @@ def _store_failed(folder: Path) -> str:
 
 def _archiver(compiler: Compiler, folder: Path) -> list[str]:
     """Return the command that makes archives from the compiler's objects."""
-    if "ziglang" in compiler.command:
-        return [*compiler.command[:-1], "ar"]
+    if compiler.name in ("zig cc", "zig"):
+        return [*compiler.command[: compiler.command.index("cc")], "ar"]
     return [_run([*compiler.command, "-print-prog-name=ar"], folder, compiler, timeout_seconds()).out.strip() or "ar"]

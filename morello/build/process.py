@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import attrs
 
@@ -38,7 +39,11 @@ def _printable(line: str) -> str:
 
 
 def run(
-    command: Sequence[str], timeout: float, cwd: Path | None = None, environment: Mapping[str, str] = os.environ
+    command: Sequence[str],
+    timeout: float,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
 ) -> ProcessResult:
     """Run `command` for at most `timeout` seconds in an environment, by default this process's.
 
@@ -48,7 +53,7 @@ def run(
         list(command),
         cwd=cwd,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,

@@ -99,7 +99,8 @@ def memory_option(text: str) -> Callable[[Command], Command]:
 class SearchOptions:
     """Options of commands that search: the database, the budget of each search, and the C compiler `cc`.
 
-    If `verbose`, details are printed on stderr. If `measured`, programs of `morello tune` replace searches.
+    If `verbose`, details are printed on stderr. If `measured`, programs of `morello tune` replace searches. `runner` is
+    the command that runs programs elsewhere.
     """
 
     db: api.SpecStore | None
@@ -107,6 +108,14 @@ class SearchOptions:
     verbose: bool = False
     measured: bool = False
     cc: str | None = None
+    runner: str | None = None
+
+    def check_tools(self, goals: Sequence[api.Goal]) -> None:
+        """Raise ToolchainError without a C compiler and a way to run programs, before a search."""
+        api.reference_target()
+        for target in {goal.target for goal in goals}:
+            api.require_runner(target.info, self.runner)
+            api.find_compiler(self.cc, target.info)
 
 
 @attrs.frozen
@@ -190,7 +199,7 @@ def _budget_options(command: Command) -> Command:
 def with_goals(command: Command, several_targets: bool = False, several_files: bool = False) -> Command:
     """Add FILE and the common options; the command is called with `goals` and `search`, its SearchOptions.
 
-    The options --no-measured and --cc of the command become part of `search`.
+    The options --no-measured, --cc and --runner of the command become part of `search`.
     """
     more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
 
@@ -233,8 +242,11 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         with crash.context(file="\n".join(texts.values())):
             goals = files.goals(texts)
             store = None if no_db else api.SpecStore(db) if db else api.database(None)
-            measured, cc = not options.pop("no_measured", True), options.pop("cc", None)
-            search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, cc)
+            measured, tools = (
+                not options.pop("no_measured", True),
+                (options.pop("cc", None), options.pop("runner", None)),
+            )
+            search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, *tools)
             command(goals=goals, search=search, **options)
 
     return wrapped
@@ -283,6 +295,12 @@ cc_option = click.option(
     metavar="COMMAND",
     help="C compiler, or `auto` for the installed one with the fastest code, Spec by Spec. By default that in "
     "MORELLO_CC, else clang, gcc or zig.",
+)
+runner_option = click.option(
+    "--runner",
+    metavar="COMMAND",
+    help="Run programs through this command, such as `qemu-aarch64 -cpu max`, `ssh HOST` or `adb shell`. By default "
+    "that in MORELLO_RUNNER, else the target's on machines of another architecture.",
 )
 measured_option = click.option(
     "--no-measured", is_flag=True, help="Find a program by the model, even if `morello tune` measured a fastest one."

@@ -90,7 +90,7 @@ def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:
         crash.context(spec=lambda: goal.spec_file, target=goal.target.label),
     ):
         options = {"budget": search.budget, "measured": search.measured}
-        kernel = api.compile(goal, db=db or False, cc=search.cc, progress=display, **options)
+        kernel = api.compile(goal, db=db or False, cc=search.cc, runner=search.runner, progress=display, **options)
     if search.verbose:
         for line in goal.searches.details(db):
             click.echo(f"{goal.name}: {line}", err=True)
@@ -109,7 +109,8 @@ def print_compiler(kernel: api.Kernel, search: SearchOptions) -> None:
         with Spinner(f"choosing a compiler for {kernel.program.name}"):
             compiler, choice = kernel.compiler, kernel.choice
         times = f", chosen from {choice}" if choice and len(choice.times) > 1 else ""
-        click.echo(f"{kernel.program.name}: built with {compiler}{times}", err=True)
+        through = f", run through `{kernel.runner}`" if kernel.runner else ""
+        click.echo(f"{kernel.program.name}: built with {compiler}{times}{through}", err=True)
 
 
 def _required(ctx: click.Context, param: click.Parameter, library: str) -> str:

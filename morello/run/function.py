@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,14 @@ from morello.kernels.target import Target
 from morello.run.arguments import Argument, arguments_of
 from morello.run.arrays import workspace_bytes
 from morello.run.fastcall import FastCaller, caller_of, loading
+from morello.run.loop import CLOCK, loop_prototype, loop_source
+from morello.run.runner import Runner
 
 if TYPE_CHECKING:
     import cffi
 
+#: The name of the loop that times calls.
+_LOOP = "morello_time"
 #: The runner of a process: it runs loops of several programs on one team.
 _TEAM = f"""
 typedef struct {{ void (*body)(void *, int); void *data; }} shares;
@@ -75,6 +79,11 @@ class NativeFunction:
     `compiler` may be a command, as for `find_compiler`. Building raises ToolchainError. Threads may share an instance.
     """
 
+    #: The command that runs it, if that is not this process.
+    runner: Runner | None = None
+    #: Whether it runs on another machine, or on an emulated one.
+    is_elsewhere = False
+
     def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | str | None = None):
         self.impl = impl
         self.target = target
@@ -90,7 +99,8 @@ class NativeFunction:
     @cached_property
     def compiler(self) -> Compiler:
         """Return the C compiler that builds it. Raises ToolchainError without one."""
-        return self._compiler if isinstance(self._compiler, Compiler) else find_compiler(self._compiler)
+        own = self._compiler
+        return own if isinstance(own, Compiler) else find_compiler(own, self.target.info)
 
     @property
     def files(self) -> dict[str, str]:
@@ -138,14 +148,37 @@ class NativeFunction:
             numbers.append(self.workspace(threads).ctypes.data)
         return [*numbers, threads] if self.program.parallel else numbers
 
-    def __call__(self, arrays: Sequence[np.ndarray], threads: int = 1) -> None:
-        """Call it on fitting arrays, one per operand, in the order of `arguments`. They are not checked."""
+    def __call__(self, arrays: Sequence[np.ndarray], threads: int = 1, around: int = 0) -> None:
+        """Call it on fitting arrays, one per operand, in the order of `arguments`. They are not checked.
+
+        Programs that run elsewhere also get `around` bytes on both sides of each array, and all bytes are copied back.
+        """
         loaded, numbers = self.load(), iter(self.numbers(arrays, threads))
         values = list[int]()
         for argument, array in zip(self.arguments, arrays, strict=True):
             values += [array.ctypes.data, *(next(numbers) for _ in range(argument.form.free))]
         values += numbers
         loaded.function(*map(loaded.ffi.cast, loaded.types, values))
+
+    def timed(self, arrays: Sequence[np.ndarray], threads: int) -> Callable[[int, bool], tuple[float, float]]:
+        """Return a function that calls it, or an empty function, so many times, and returns CPU and wall seconds."""
+        import cffi
+
+        sources = {"morello_time.c": CLOCK + loop_source(self.program, _LOOP)}
+        library = build({**sources, f"{self.program.name}.h": self.program.header}, self.program.flags, self.compiler)
+        ffi = cffi.FFI()
+        ffi.cdef(f"{loop_prototype(_LOOP)};")
+        loop, loaded = getattr(ffi.dlopen(str(library)), _LOOP), self.load()
+        memory = [*arrays, self.workspace(threads)]  # kept: the function may replace its workspace
+        numbers, seconds = ffi.new("ptrdiff_t []", self.numbers(arrays, threads)), ffi.new("double[2]")
+
+        def call(calls: int, empty: bool) -> tuple[float, float]:
+            kernel = ffi.NULL if empty else ffi.cast("void *", loaded.address)
+            pointers = ffi.new("void *[]", [ffi.cast("void *", each.ctypes.data) for each in memory])
+            loop(kernel, calls, pointers, numbers, seconds)
+            return seconds[0], seconds[1]
+
+        return call
 
     @property
     def caller(self) -> FastCaller:

@@ -3,61 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
-import cffi
 import numpy as np
 
-from morello.build.library import build
 from morello.errors import MorelloError
 from morello.run.arrays import ALIGNMENT, empty, pack, random_values
-from morello.run.fastcall import call_words
 from morello.run.function import NativeFunction
-
-_LOOP = (
-    "void morello_time(void *kernel, int64_t calls, void *const *pointers, const ptrdiff_t *numbers, double *seconds)"
-)
-
-#: The loop is a separate library, so that the compiler cannot inline the kernel and hoist parts of it.
-_SOURCE = """\
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
-
-#include "{header}"
-
-/* Declared here, as parameters below may hide the kernel's name. */
-typedef __typeof__(&{name}) morello_kernel;
-
-/* Has the kernel's parameters and does nothing. It is volatile so that the compiler does not inline it. */
-static {nothing} {{}}
-static volatile morello_kernel morello_empty = morello_nothing;
-
-static double morello_now(clockid_t clock) {{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}}
-
-/* Measures `calls` calls of the kernel, or of the empty function for NULL: CPU seconds of this thread, wall seconds. */
-{loop} {{
-    morello_kernel function = kernel ? (morello_kernel)kernel : morello_empty;
-    (void)pointers;
-    (void)numbers;
-    const double wall = morello_now(CLOCK_MONOTONIC), start = morello_now(CLOCK_THREAD_CPUTIME_ID);
-    for (int64_t call = 0; call < calls; call++) {{
-        function({arguments});
-    }}
-    seconds[0] = morello_now(CLOCK_THREAD_CPUTIME_ID) - start;
-    seconds[1] = morello_now(CLOCK_MONOTONIC) - wall;
-}}
-"""
-
 
 #: Seconds of a measurement: longer than reading clocks takes, shorter than a time slice.
 _LONG = 1e-3
@@ -95,6 +50,7 @@ class BenchReport:
     `flops` are the operations of one call, `bytes` those of the operands it reads and writes. `threads` are those
     available to parallel loops, `load` is the load average before. `call` are the seconds of an empty call, which the
     times include. `cold` is True if operands were in memory before each call, else they were in caches if they fit.
+    `emulator` is the name of the emulator that ran the program: its times are no CPU's, so there are no rates.
     """
 
     cpu: Times
@@ -106,6 +62,7 @@ class BenchReport:
     load: float = 0.0
     call: float = 0.0
     cold: bool = False
+    emulator: str = ""
 
     @property
     def times(self) -> Times:
@@ -124,17 +81,19 @@ class BenchReport:
 
     @property
     def gflops(self) -> float | None:
-        """Return 10^9 operations per second of the best time; None without arithmetic."""
-        return self.flops / self.best / 1e9 if self.flops else None
+        """Return 10^9 operations per second of the best time; None without arithmetic, or if it is emulated."""
+        return self.flops / self.best / 1e9 if self.flops and not self.emulator else None
 
     @property
-    def gbytes(self) -> float:
-        """Return 10^9 bytes of operands per second of the best time."""
-        return self.bytes / self.best / 1e9
+    def gbytes(self) -> float | None:
+        """Return 10^9 bytes of operands per second of the best time; None if it is emulated."""
+        return None if self.emulator else self.bytes / self.best / 1e9
 
     @property
     def rate(self) -> str:
-        """Return the rate of arithmetic as text, or of memory traffic without arithmetic."""
+        """Return the rate of arithmetic as text, or of memory traffic without arithmetic; `emulated` if it is that."""
+        if self.emulator:
+            return f"emulated by {self.emulator}"
         return f"{self.gbytes:.3g} GB/s" if self.gflops is None else f"{self.gflops:.4g} GFLOP/s"
 
     @property
@@ -181,6 +140,8 @@ def bench(
     """
     if repeats < 1 or min_time < 0:
         raise MorelloError(f"cannot time {repeats} measurements of {min_time} s in all", "repeats is at least 1")
+    if cold and function.runner:
+        raise MorelloError(f"calls through `{function.runner}` are not timed from memory", "leave out `cold`")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     count = function.threads(threads)
     arrays = random_operands(function, seed)
@@ -200,7 +161,8 @@ def bench(
         for argument, array in zip(function.arguments, arrays, strict=True)
     )
     call = timer.call(1 if cold else _EMPTY)
-    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, call, cold)
+    emulator = function.runner.emulator if function.runner else ""
+    return BenchReport(cpu, wall, calls, function.spec.logical.flops, traffic, count, load, call, cold, emulator)
 
 
 def measurement_seconds(min_time: float, repeats: int) -> float:
@@ -224,23 +186,7 @@ class FunctionTimer:
     """Calls a function repeatedly on the same arrays; returns CPU and wall seconds."""
 
     def __init__(self, function: NativeFunction, arrays: Sequence[np.ndarray], threads: int):
-        name = function.program.name
-        header = f"{name}.h"
-        nothing = re.sub(rf"\b{re.escape(name)}\b", "morello_nothing", function.program.prototype, count=1)
-        arguments = ", ".join(f"({kind}){word}" for kind, word in call_words(function.program, "pointers", "numbers"))
-        source = _SOURCE.format(header=header, loop=_LOOP, name=name, arguments=arguments, nothing=nothing)
-        library = build(
-            {"morello_time.c": source, header: function.program.header}, function.program.flags, function.compiler
-        )
-        self._ffi = cffi.FFI()
-        self._ffi.cdef(f"{_LOOP};")
-        self._library: Any = self._ffi.dlopen(str(library))
-        self._loaded = function.load()
-        # Keep this workspace: the function may replace it.
-        self._memory = [*arrays, function.workspace(threads)]
-        self._pointers = self._ffi.new("void *[]", [self._ffi.cast("void *", each.ctypes.data) for each in arrays])
-        self._numbers = self._ffi.new("ptrdiff_t []", function.numbers(arrays, threads))
-        self._seconds = self._ffi.new("double[2]")
+        self._spent = function.timed(arrays, threads)
         self._clock = 0 if threads == 1 else 1
 
     def calls(self, seconds: float) -> int:
@@ -256,11 +202,7 @@ class FunctionTimer:
 
     def call(self, calls: int) -> float:
         """Return the least CPU seconds of an empty call, of `calls` in a measurement."""
-        return min(self._spent(self._ffi.NULL, calls)[0] for _ in range(_FEW)) / calls
+        return min(self._spent(calls, True)[0] for _ in range(_FEW)) / calls
 
     def __call__(self, calls: int) -> tuple[float, float]:
-        return self._spent(self._ffi.cast("void *", self._loaded.address), calls)
-
-    def _spent(self, kernel: Any, calls: int) -> tuple[float, float]:
-        self._library.morello_time(kernel, calls, self._pointers, self._numbers, self._seconds)
-        return self._seconds[0], self._seconds[1]
+        return self._spent(calls, False)

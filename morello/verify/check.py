@@ -16,7 +16,7 @@ from morello.run.arguments import Argument
 from morello.run.arrays import aligned_bytes, pack, unpack
 from morello.run.function import NativeFunction
 from morello.verify.datasets import DataSet, DataSetting, data_sets
-from morello.verify.reference import REFERENCE_NAME, Reference
+from morello.verify.reference import REFERENCE_NAME, Reference, native_compiler
 from morello.verify.result_slices import ResultSlice, Slices, result_slices
 from morello.verify.tolerance import Expectation, as_float64, expectations
 
@@ -166,7 +166,7 @@ class Verification:
         self._rng = np.random.default_rng(seed)
         self._guarded = [GuardedArray(argument, self._rng) for argument in function.arguments]
         if not isinstance(reference, Reference):
-            reference = Reference(self._logical, function.compiler, reference)
+            reference = Reference(self._logical, native_compiler(function), reference)
         self._reference, self._unknown = reference, reference.unknown
         self._slices: list[ResultSlice] = []
         self._kept: list[_VerificationCase] | None = None
@@ -245,7 +245,7 @@ def _call(
     for array in guarded:
         operand = array.argument.operand
         array.fill(pack(values[operand], tensors[operand]) if array.argument.reads else None)
-    function([one.array for one in guarded], threads)
+    function([one.array for one in guarded], threads, GUARD)
     for array in guarded:
         stray = array.changed()
         if stray is not None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from morello.build.toolchain import Compiler
+from morello.build.toolchain import Compiler, find_compiler
 from morello.errors import Inapplicable, MorelloError, VerificationError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Node
@@ -42,6 +42,11 @@ def reference_target() -> Target:
             "install it: pip install morello-reference-c",
         )
     return registry.target(REFERENCE_NAME)
+
+
+def native_compiler(function: NativeFunction) -> Compiler:
+    """Return the compiler for the reference: a function's, or this machine's if that is for another one."""
+    return find_compiler() if function.compiler.triple else function.compiler
 
 
 def implement(logical: LogicalSpec, target: Target) -> Node:

@@ -17,6 +17,7 @@ from morello.cli.common import (
     json_option,
     measured_option,
     print_json,
+    runner_option,
     seed_option,
     threads_option,
     with_goals,
@@ -43,6 +44,7 @@ from morello.report.words import duration
 @cold_option
 @measured_option
 @cc_option
+@runner_option
 @json_option
 @as_group(TimingOptions, "timing")
 def command(
@@ -60,7 +62,7 @@ def command(
 
     Programs of a target with metrics are measured by these instead of timed, without a library.
     """
-    api.find_compiler(search.cc)  # fail before the search
+    search.check_tools(goals)
     counted: list[tuple[api.Kernel, Sequence[api.Reading]]] = []
     timed: list[tuple[api.Kernel, api.Speed]] = []
     for goal in goals:
@@ -92,6 +94,7 @@ def _of(kernel: api.Kernel) -> dict[str, Any]:
         "target": kernel.target.full_name,
         "profile": kernel.target.profile,
         "compiler": str(kernel.compiler),
+        "runner": str(kernel.runner) if kernel.runner else None,
     }
 
 

@@ -14,6 +14,7 @@ from morello.cli.common import (
     json_option,
     measured_option,
     print_json,
+    runner_option,
     seed_option,
     with_goals,
     with_steps,
@@ -29,6 +30,7 @@ from morello.report.tables import Column, print_table
 @with_steps
 @seed_option
 @cc_option
+@runner_option
 @measured_option
 @json_option
 @click.pass_context
@@ -39,9 +41,7 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
     plain C. Errors are fractions of the bound of rounding errors. The exit status is 1 if any result is wrong; the
     other Specs are still checked.
     """
-    # Fail before the search.
-    api.find_compiler(search.cc)
-    api.reference_target()
+    search.check_tools(goals)
     checked = [_check(goal, search, seed, quiet=as_json) for goal in goals]
     if as_json:
         print_json(checked)
@@ -58,6 +58,7 @@ def _check(goal: api.Goal, search: SearchOptions, seed: int, quiet: bool) -> dic
         "target": goal.target.full_name,
         "profile": goal.target.profile,
         "compiler": str(kernel.compiler),
+        "runner": str(kernel.runner) if kernel.runner else None,
         "seed": seed,
     }
     try:

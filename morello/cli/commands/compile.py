@@ -122,8 +122,8 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
     _check_goals(emit, name, goals)
     if options.openmp and emit not in _BUILT:
         raise click.UsageError("--openmp is for files that are built; compile C with -fopenmp", ctx)
-    if emit in _BUILT:
-        api.find_compiler(search.cc)  # fail before the search
+    for target in {goal.target for goal in goals} if emit in _BUILT else ():
+        api.find_compiler(search.cc, target.info)  # fail before the search
     done = api.named_by_target(goals) if options.no_search else _searched(goals, search, options.jobs)
     if emit in _TEXTS and not (emit == "header" and len(done) > 1):
         _write(output, emit, _TEXTS[emit](done), done)

@@ -14,6 +14,7 @@ from morello.cli.common import (
     as_group,
     cc_option,
     measured_option,
+    runner_option,
     seed_option,
     threads_option,
     with_goals,
@@ -43,6 +44,7 @@ from morello.report.words import cost_words, duration, memory
 @cold_option
 @measured_option
 @cc_option
+@runner_option
 @as_group(TimingOptions, "timing")
 def command(goals: Sequence[api.Goal], search: SearchOptions, timing: TimingOptions) -> None:
     """Find the best program of every Spec in FILE, verify it and time it.
@@ -51,9 +53,7 @@ def command(goals: Sequence[api.Goal], search: SearchOptions, timing: TimingOpti
     numpy and plain C, and its speed is compared with numpy's or that of the library --against, as by `morello bench`.
     If the target has metrics of its own, the program is measured by these.
     """
-    # Fail before the search.
-    api.find_compiler(search.cc)
-    api.reference_target()
+    search.check_tools(goals)
     for number, goal in enumerate(goals):
         if number:
             click.echo()
@@ -74,6 +74,8 @@ def _run(goal: api.Goal, search: SearchOptions, timing: TimingOptions) -> None:
     with Spinner(f"building {goal.name}"):
         source = _save_source(kernel)
     click.echo(f"C        {source}")
+    if kernel.runner:
+        click.echo(f"runner   {kernel.runner}")
     with Spinner(f"verifying {goal.name}"):
         report = kernel.check(timing.seed)
     click.echo(f"correct  {_verdict(report)}")
