@@ -184,7 +184,7 @@ def table_plane(store: SpecStore, number: int | None = None, axes: str | None = 
     if not 1 <= number <= len(tables):
         raise MorelloError(f"the database has no table {number}", "`morello db stats --tables 20` lists its tables")
     table = tables[number - 1]
-    logical = read(table.labels, installed().operations)
+    logical = read(table.labels, installed().operations, installed().dtypes)
     names = [*logical.dims, *table.owner.level_names]
     chosen, boxes = _axes(axes, names, table.rank), table.boxes
     sides = [np.stack([boxes.low[:, axis], boxes.high[:, axis]], axis=1) for axis in chosen]

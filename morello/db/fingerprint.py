@@ -60,6 +60,8 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     yield "kernel costs", target.kernel_costs
     yield "casts", target.info.casts
     yield "layouts", (target.info.layouts, target.info.offers)
+    for name, dtype in target.dtypes.items():
+        yield f"data type {name}", dtype.numpy.name
     for name, op in target.operations.items():
         yield f"operation {name}", op
     whole = target.whole or target

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from morello.errors import MorelloError
 from morello.frontend.graphs import Operations, parse_operation
-from morello.ir import dtypes
+from morello.ir.dtypes import BY_NAME, DType, by_name
 from morello.ir.layout import Layout, PhysicalDim
 from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
@@ -41,26 +42,26 @@ def _write_state(state: OperandState) -> str:
     return f"{state.dtype} {state.level} {layout} c{state.contig}{unaligned}{vector}{spacing}"
 
 
-def read(text: str, operations: Operations) -> LogicalSpec:
-    """Return the labels that `write` made text of, with every size 1, where the language has these operations.
+def read(text: str, operations: Operations, dtypes: Mapping[str, DType] = BY_NAME) -> LogicalSpec:
+    """Return the labels that `write` made text of, with every size 1, where the language has these words.
 
     Raises MorelloError for any other text.
     """
     fields = _LABELS.fullmatch(text)
     if fields is None:
         raise _unknown(text)
-    states = tuple(_read_state(state) for state in fields["states"].split(_SEPARATOR))
+    states = tuple(_read_state(state, dtypes) for state in fields["states"].split(_SEPARATOR))
     rank = int(fields["rank"])
     return LogicalSpec(parse_operation(fields["op"], rank, operations), (1,) * rank, states, bool(fields["serial"]))
 
 
-def _read_state(text: str) -> OperandState:
+def _read_state(text: str, dtypes: Mapping[str, DType]) -> OperandState:
     fields = _STATE.fullmatch(text)
     if fields is None:
         raise _unknown(text)
     vector = None if fields["vector"] is None else int(fields["vector"])
     layout = None if fields["layout"] == "-" else _read_layout(fields["layout"])
-    dtype = dtypes.by_name(fields["dtype"])
+    dtype = by_name(fields["dtype"], dtypes)
     spacing = int(fields["spacing"] or 0)
     return OperandState(dtype, fields["level"], layout, int(fields["contig"]), not fields["ua"], vector, spacing)
 

@@ -150,7 +150,7 @@ class _Claim:
     @classmethod
     def of(cls, target: Target, table: AnswerTable, i: int, shapes: Ints, limits: Ints) -> _Claim:
         """Return what box `i` answers to N Specs with these shapes [N, rank] and coordinates of limits [levels]."""
-        labels = read(table.labels, target.operations)
+        labels = read(table.labels, target.operations, target.dtypes)
         (numbers,) = to_limits(limits[None], table.owner.grids).tolist()
         specs = [Spec(attrs.evolve(labels, shape=tuple(shape)), tuple(numbers)) for shape in shapes.tolist()]
         return cls(target, table, i, specs, table.answers(table.boxes.take(np.full(len(shapes), i)), shapes))

@@ -101,8 +101,8 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
     for level in target.levels:
         if level.name == part:
             return "memory level", level
-    if part in dtypes.BY_NAME:
-        return "data type", dtypes.BY_NAME[part]
+    if part in target.dtypes:
+        return "data type", target.dtypes[part]
     if build := named(part):
         return "layout", build
     if part == "ua":
@@ -116,7 +116,7 @@ def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str],
     """Return the error for an unknown property, as the kind that was probably meant."""
     kinds: dict[str, tuple[list[str], str]] = {
         "memory level": ([level.name for level in target.levels], _levels(target)),
-        "data type": ([*dtypes.BY_NAME], f"data types are {', '.join(dtypes.BY_NAME)}"),
+        "data type": ([*target.dtypes], f"data types are {', '.join(target.dtypes)}"),
         "layout": ([*NAMED, "layout"], f"layouts are {', '.join(NAMED)}, layout[...]"),
         "vector size": ([], "vector sizes are written v4, v8, ..."),
         "contiguity": ([], "contiguity is written c0, c1, ...: how many physical dimensions lie contiguously"),

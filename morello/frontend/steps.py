@@ -12,7 +12,6 @@ from morello.errors import suggestion
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.operands import read_layout
 from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, number_of, span
-from morello.ir import dtypes
 from morello.ir.impl import ANY_STEPS, AllowedSteps
 from morello.ir.layout import NAMED, named
 from morello.kernels.target import Target
@@ -123,7 +122,7 @@ def _check_words(source: Source, target: Target, step: Rewrite, node: StatementN
         "level": ("memory level", [level.name for level in target.levels], f"{target.name} has the levels"),
         "kernel": ("microkernel", [kernel.name for kernel in target.kernels], f"{target.name} has the microkernels"),
         "layout": ("layout", [*NAMED, "layout[...]"], "layouts are"),
-        "dtype": ("data type", [*dtypes.BY_NAME], "data types are"),
+        "dtype": ("data type", [*target.dtypes], "data types are"),
     }
     for field in attrs.fields(type(step)):
         value = getattr(step, field.name)

@@ -1,7 +1,14 @@
-"""Data types of tensor values."""
+"""Data types of tensor values.
+
+A data type is a name for a type of numpy or `ml_dtypes`, which determines everything else. Plugins declare more (hook
+`morello_dtypes`).
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, cast
 
 import attrs
@@ -10,69 +17,120 @@ import numpy as np
 
 from morello.errors import SpecError
 
+#: The names of data types: no other word of the language looks like them.
+NAME = re.compile(r"b?[fiu][0-9]\w*")
+#: C computes with the values of these types, and with the bits of others.
+_IN_C = {"u": "uint{}_t", "i": "int{}_t", "f4": "float", "f8": "double"}
+
 
 @attrs.frozen(cache_hash=True)
 class DType:
-    """A value type: its name in Specs, width in bytes, and its numpy and C spellings."""
+    """A value type: its name in Specs and its type in numpy."""
 
     name: str
-    bytes: int
-    c_name: str
-    numpy: np.dtype = attrs.field(eq=False, hash=False, repr=False)
+    numpy: np.dtype = attrs.field(converter=np.dtype, repr=False)
 
-    @property
+    @cached_property
+    def bytes(self) -> int:
+        return self.numpy.itemsize
+
+    @cached_property
     def is_float(self) -> bool:
-        return self.name in ("f32", "bf16")
+        return self.numpy.kind not in "iu"
+
+    @cached_property
+    def c_name(self) -> str:
+        """Return the C type of stored values: an unsigned integer if these are bits."""
+        kind = self.numpy.kind
+        return _IN_C.get(f"{kind}{self.bytes}", _IN_C.get(kind, _IN_C["u"])).format(8 * self.bytes)
 
     @property
     def is_signed(self) -> bool:
-        return not self.name.startswith("u")
+        return self.numpy.kind != "u"
 
     @property
+    def wide(self) -> DType:
+        """Return the type in which C computes values: f32 for floats that it stores as bits."""
+        return F32 if self.is_float and self.bytes < F32.bytes else self
+
+    @property
+    def is_bits(self) -> bool:
+        """Return True for floats that C stores as bits."""
+        return self.wide is not self
+
+    @property
+    def in_numpy(self) -> bool:
+        """Return False for types of `ml_dtypes`."""
+        return self.numpy.kind != "V"
+
+    def takes_bits(self, given: np.dtype) -> bool:
+        """Return whether arrays of a type of numpy may hold the bits of these values, which numpy lacks."""
+        return not self.in_numpy and given == np.dtype(f"u{self.bytes}")
+
+    @cached_property
+    def info(self) -> np.finfo[Any]:
+        """Return the limits of a float type."""
+        return cast("np.finfo[Any]", ml_dtypes.finfo(self.numpy))
+
+    @cached_property
     def unit_roundoff(self) -> float:
         """Return the largest relative error of rounding to this float type."""
-        return {"f32": 2.0**-24, "bf16": 2.0**-8}[self.name]
+        return float(self.info.eps) / 2
 
-    @property
+    @cached_property
     def smallest(self) -> float:
         """Return the smallest positive subnormal value of this float type."""
-        return {"f32": 2.0**-149, "bf16": 2.0**-133}[self.name]
+        return float(self.info.smallest_subnormal)
 
-    @property
+    @cached_property
     def smallest_normal(self) -> float:
         """Return the smallest positive normal value of this float type."""
-        return {"f32": 2.0**-126, "bf16": 2.0**-126}[self.name]
+        return float(self.info.smallest_normal)
 
-    @property
+    @cached_property
     def limits(self) -> tuple[float, float]:
         """Return the smallest and largest finite value."""
-        if not self.is_float:
-            whole = np.iinfo(self.numpy)
-            return float(whole.min), float(whole.max)
-        info = cast("np.finfo[Any]", ml_dtypes.finfo(self.numpy))
+        info = self.info if self.is_float else np.iinfo(self.numpy)
         return float(info.min), float(info.max)
+
+    @cached_property
+    def has_infinity(self) -> bool:
+        """Return False for integers and floats without infinities, where NaN takes their place."""
+        return self.is_float and bool(np.isinf(self.numpy.type(np.inf)))
+
+    def bits(self, value: float) -> int:
+        """Return the bits of a value, which is rounded to this type."""
+        with np.errstate(all="ignore"):
+            return int(np.array(value).astype(self.numpy).view(f"u{self.bytes}"))
 
     def __str__(self) -> str:
         return self.name
 
 
-U8 = DType("u8", 1, "uint8_t", np.dtype(np.uint8))
-I8 = DType("i8", 1, "int8_t", np.dtype(np.int8))
-U16 = DType("u16", 2, "uint16_t", np.dtype(np.uint16))
-I16 = DType("i16", 2, "int16_t", np.dtype(np.int16))
-U32 = DType("u32", 4, "uint32_t", np.dtype(np.uint32))
-I32 = DType("i32", 4, "int32_t", np.dtype(np.int32))
-F32 = DType("f32", 4, "float", np.dtype(np.float32))
-#: C code handles bfloat16 as its bit pattern.
-BF16 = DType("bf16", 2, "uint16_t", np.dtype(ml_dtypes.bfloat16))
+U8 = DType("u8", np.uint8)
+I8 = DType("i8", np.int8)
+U16 = DType("u16", np.uint16)
+I16 = DType("i16", np.int16)
+U32 = DType("u32", np.uint32)
+I32 = DType("i32", np.int32)
+F32 = DType("f32", np.float32)
+BF16 = DType("bf16", ml_dtypes.bfloat16)
+F16 = DType("f16", np.float16)
+F64 = DType("f64", np.float64)
 
-ALL = (U8, I8, U16, I16, U32, I32, F32, BF16)
+ALL = (U8, I8, U16, I16, U32, I32, F32, BF16, F16, F64)
+#: Morello's own data types. Those of plugins are in `Registry.dtypes` and `Target.dtypes`.
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 
 
-def by_name(name: str) -> DType:
-    """Return the data type called `name`. Raises SpecError for an unknown name."""
+def by_name(name: str, known: Mapping[str, DType] = BY_NAME) -> DType:
+    """Return the data type called `name`, among those of a target if given. Raises SpecError for an unknown name."""
     try:
-        return BY_NAME[name]
+        return known[name]
     except KeyError:
-        raise SpecError(f"unknown data type {name!r}", f"data types are {', '.join(BY_NAME)}") from None
+        raise SpecError(f"unknown data type {name!r}", f"data types are {', '.join(known)}") from None
+
+
+def widest(dtypes: Iterable[DType]) -> DType:
+    """Return F64 if it is one of these types, else F32."""
+    return F64 if F64 in dtypes else F32

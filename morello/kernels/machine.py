@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from morello.errors import SpecError
+from morello.ir.dtypes import BY_NAME as DTYPES
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
 from morello.ir.limits import LimitGrid, Limits
@@ -120,6 +121,8 @@ class Machine:
     weights: Weights
     #: The operations of the Spec language, by name: Morello's own, and those that the registry's plugins add.
     operations: Mapping[str, Operation]
+    #: Its data types, by name: Morello's own, and those that the registry's plugins add.
+    dtypes: Mapping[str, DType] = DTYPES
     #: What kernels cost on the machine at hand; their plugins say what rows mean.
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
     #: Measured costs of kernels that declare none, by name: for each vector, once per call, and the least (latency).

@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeAlias
 
 import attrs
 
-from morello.ir.dtypes import BY_NAME
+from morello.ir.dtypes import NAME
 from morello.ir.layout import Layout, col_major, row_major
 from morello.ir.ops import BY_NAME as OPERATIONS
 from morello.ir.ops import Operation
@@ -68,7 +68,7 @@ class OperandPattern:
         words = text.split()
         for word in words:
             options = tuple(word.split("/"))
-            if set(options) <= BY_NAME.keys():
+            if all(NAME.fullmatch(option) for option in options):
                 fields["dtypes"] += options
             elif all(re.fullmatch(r"v\d+", option) for option in options):
                 fields["vectors"] += options

@@ -13,8 +13,9 @@ from morello.lazy import lazy
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.codegen.emitter import CEmitter
+    from morello.codegen.float_bits import bits_to_float, float_to_bits
     from morello.errors import EmitError, Inapplicable, MorelloError, PluginError
-    from morello.ir.dtypes import BF16, F32, I8, I16, I32, U8, U16, U32, DType
+    from morello.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, U8, U16, U32, DType
     from morello.ir.impl import Impl, KernelCall, Leaf, Loop, Node, Pipeline
     from morello.ir.index import IndexExpr, as_index
     from morello.ir.layout import (
@@ -87,8 +88,9 @@ PUBLIC_MODULES = ("morello", "morello.plugins", "morello.testing")
 #: The exported names of each module.
 _NAMES = {
     "morello.codegen.emitter": "CEmitter",
+    "morello.codegen.float_bits": "bits_to_float float_to_bits",
     "morello.errors": "EmitError Inapplicable MorelloError PluginError",
-    "morello.ir.dtypes": "BF16 DType F32 I16 I32 I8 U16 U32 U8",
+    "morello.ir.dtypes": "BF16 DType F16 F32 F64 I16 I32 I8 U16 U32 U8",
     "morello.ir.impl": "Impl KernelCall Leaf Loop Node Pipeline",
     "morello.ir.index": "IndexExpr as_index",
     "morello.ir.layout": "Dynamic Layout OddEven Packed PhysicalDim chwn col_major nchwc nhwc row_major with_strips",

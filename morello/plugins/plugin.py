@@ -13,6 +13,8 @@ import attrs
 import pluggy
 
 from morello.errors import PluginError, remedy
+from morello.ir.dtypes import BY_NAME as DTYPES
+from morello.ir.dtypes import DType
 from morello.ir.ops import BY_NAME, Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
@@ -36,6 +38,11 @@ def morello_plugin() -> TargetPlugin | Iterable[TargetPlugin] | None:
 @hookspec
 def morello_operations() -> Iterable[Operation] | None:
     """Return operations that the Spec language gets, for all targets of the registry."""
+
+
+@hookspec
+def morello_dtypes() -> Iterable[DType] | None:
+    """Return data types that the Spec language gets, for all targets of the registry."""
 
 
 @hookspec(firstresult=True)
@@ -108,7 +115,9 @@ FIELDS = [field for field in attrs.fields(TargetPlugin) if "kind" in field.metad
 
 
 def assemble(
-    parts: Sequence[tuple[str, TargetPlugin]], operations: Mapping[str, tuple[str, Operation]]
+    parts: Sequence[tuple[str, TargetPlugin]],
+    operations: Mapping[str, tuple[str, Operation]],
+    dtypes: Mapping[str, DType] = DTYPES,
 ) -> tuple[Target, TargetPlugin]:
     """Return a target, and all contributions to it, from the declarations of its owner, which is first, and others.
 
@@ -136,7 +145,7 @@ def assemble(
     own = {field.name: fields[field.name] for field in attrs.fields(Target) if field.name in fields}
     own["weights"] = Weights() if merged.weights is None else merged.weights
     known = MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in operations.items()}})
-    target = Target(info=owned.info, operations=known, origins=origins, **own)
+    target = Target(info=owned.info, operations=known, dtypes=dtypes, origins=origins, **own)
     if rule := rules.target(target):
         raise PluginError(f"plugin {owner!r}, target {target.name}: {rule}", remedy(owner), owner)
     for field in FIELDS:

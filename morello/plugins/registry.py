@@ -17,6 +17,8 @@ import attrs
 import pluggy
 
 from morello.errors import MorelloError, PluginError, UnknownName, remedy, suggestion
+from morello.ir.dtypes import BY_NAME as DTYPES
+from morello.ir.dtypes import DType
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.norms import NORMS
 from morello.kernels.machine import TargetInfo
@@ -38,7 +40,8 @@ def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], C
 
 @attrs.frozen
 class _Declarations:
-    """All declarations by target with their plugins, owners of targets, and operations with their plugins.
+    """All declarations by target with their plugins, owners of targets, operations and data types with their
+    plugins.
 
     Those of derived targets are whole; `derived` has what their plugins declared.
     """
@@ -47,6 +50,7 @@ class _Declarations:
     derived: dict[str, TargetPlugin] = attrs.field(factory=dict)
     owners: dict[str, str] = attrs.field(factory=dict)
     operations: dict[str, tuple[str, Operation]] = attrs.field(factory=dict)
+    dtypes: dict[str, tuple[str, DType]] = attrs.field(factory=dict)
 
 
 class Registry:
@@ -94,7 +98,8 @@ class Registry:
 
     def idle(self) -> list[Disabled]:
         """Return plugins without effect, such as those that extend only targets that are not installed."""
-        used = {name for name, _ in self._declarations.operations.values()}
+        declared = self._declarations
+        used = {name for name, _ in (*declared.operations.values(), *declared.dtypes.values())}
         used |= {name for target in self.names for name, _ in self._declarations.parts[target]}
         used |= {one.plugin.name for one in self.disabled}
         used |= {one.plugin_name for one in self._manager.hook.morello_recorded_program.get_hookimpls()}
@@ -116,6 +121,11 @@ class Registry:
     def operations(self) -> Mapping[str, Operation]:
         """Return the operations of the Spec language by name: Morello's own, and those of plugins."""
         return MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in self._declarations.operations.items()}})
+
+    @cached_property
+    def dtypes(self) -> Mapping[str, DType]:
+        """Return the data types of the Spec language by name: Morello's own, and those of plugins."""
+        return MappingProxyType({**DTYPES, **{name: one for name, (_, one) in self._declarations.dtypes.items()}})
 
     def owner(self, target: str) -> str:
         """Return the plugin that owns a target."""
@@ -215,11 +225,13 @@ class Registry:
         for name, _ in sorted(self._manager.list_name_plugin()):
             try:
                 parts, operations = self._parts_of(name, found), self._operations_of(name, found)
+                dtypes = self._dtypes_of(name, found)
             except PluginError as error:
                 self._disable(Disabled(_info(name), None, error))
                 self._faulty.add(name)
                 continue
             found.operations.update({op.name: (name, op) for op in operations})
+            found.dtypes.update({dtype.name: (name, dtype) for dtype in dtypes})
             for part in parts:
                 found.parts.setdefault(part.target, []).append((name, part))
                 if part.extends is None:
@@ -269,6 +281,19 @@ class Registry:
                 raise PluginError(what, "give it another name", plugin)
         return operations
 
+    def _dtypes_of(self, plugin: str, found: _Declarations) -> list[DType]:
+        """Return the data types of a plugin. Raises PluginError for a faulty one, or one that exists."""
+        dtypes = self._answer("morello_dtypes", plugin)
+        for dtype in dtypes:
+            if rule := rules.dtype(dtype):
+                raise _fault(plugin, rule, f", data type {getattr(dtype, 'name', dtype)}")
+            known = {**{one.name: ("Morello", one) for one in DTYPES.values()}, **found.dtypes}
+            for owner, one in known.values():
+                if one.name == dtype.name or one.numpy == dtype.numpy:
+                    what = f"plugin {plugin!r}, data type {dtype.name}: {owner} has {one.name}, of {one.numpy.name}"
+                    raise PluginError(what, "use that one, or give it another name and another type of numpy", plugin)
+        return dtypes
+
     def _answer(self, hook: str, plugin: str) -> list[Any]:
         """Return the answer of a plugin to a hook."""
         call = calls(self._manager, hook).get(plugin)
@@ -285,7 +310,7 @@ class Registry:
         owner, parts = self.owner(name), self._declarations.parts[name]
         while name not in self._assembled:
             try:
-                self._assembled[name] = assemble(parts, self._declarations.operations)
+                self._assembled[name] = assemble(parts, self._declarations.operations, self.dtypes)
             except PluginError as error:
                 if error.plugin in (None, owner):
                     raise

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from morello.ir.dtypes import BY_NAME
+from morello.ir.dtypes import NAME, DType
 from morello.ir.limits import grid_rule
 from morello.ir.ops.base import Operation
 from morello.kernels import template
@@ -38,8 +38,24 @@ def target(target: Target) -> str | None:
         return "layouts is a function of data type and rank"
     if info.offers is not None and not callable(info.offers):
         return "offers is a function of a layout and a NewBuffer, or None"
-    unknown = [name for cast in sorted(info.casts) for name in cast if name not in BY_NAME]
-    return f"casts have an unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}" if unknown else None
+    unknown = [name for cast in sorted(info.casts) for name in cast if name not in target.dtypes]
+    return f"casts have an unknown data type {unknown[0]!r}: there are {', '.join(target.dtypes)}" if unknown else None
+
+
+def dtype(dtype: object) -> str | None:
+    """Return the rule that a data type breaks."""
+    if not isinstance(dtype, DType):
+        return f"data types are morello.plugins.DType objects, not {dtype!r}"
+    if not NAME.fullmatch(dtype.name):
+        return "the name of a data type begins with f, i, u or bf and a digit: f8e4m3"
+    kind = dtype.numpy
+    if kind.kind in "fV" and kind.itemsize <= 2 and kind.names is None:
+        try:
+            if dtype.info.bits == 8 * kind.itemsize and dtype.bits(-0.0) == 1 << (8 * kind.itemsize - 1):
+                return None
+        except (TypeError, ValueError):
+            pass
+    return f"data types of plugins are floats of 8 or 16 bits with zeros of both signs, unlike {kind.name}"
 
 
 def emitter(emitter: object, target: Target) -> str | None:
@@ -200,8 +216,9 @@ def _names_rule(kernel: Microkernel, target: Target) -> str | None:
     used = [name for pattern in kernel.operands for name in pattern.levels] + [name for name, _ in registers]
     if unknown := [name for name in used if name not in levels]:
         return f"it names the level {unknown[0]}, not one of {', '.join(sorted(levels))}"
-    if unknown := [name for pattern in kernel.operands for name in pattern.dtypes if name not in BY_NAME]:
-        return f"unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}"
+    known = target.dtypes
+    if unknown := [name for pattern in kernel.operands for name in pattern.dtypes if name not in known]:
+        return f"unknown data type {unknown[0]!r}: there are {', '.join(known)}"
     if any(pattern.layout not in ("any", "row_major", "col_major") for pattern in kernel.operands):
         return "an operand's layout is any, row_major or col_major"
     if any(field not in ("dtype", "layout", "vector", "lanes") for field in kernel.same):

@@ -1,4 +1,4 @@
-"""convert: an operation on one data type instead of several, or on f32 instead of bf16."""
+"""convert: an operation on one data type instead of several, or on f32 instead of a smaller float."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from morello.ir.dtypes import BF16, F32, I8, I32, U8, DType
+from morello.ir.dtypes import I8, I32, U8, DType
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add
 from morello.ir.ops.compose import Compose
@@ -27,7 +27,7 @@ from morello.rewrites.pipeline import (
 
 @attrs.frozen(cache_hash=True)
 class Convert(BufferedPipelineRewrite[Operation]):
-    """`convert to L1`: a reduction to bf16 runs in f32, in a new tensor, and is rounded at the end.
+    """`convert to L1`: a reduction to bf16 or f16 runs in f32, in a new tensor, and is rounded at the end.
 
     For an elementwise operation on several integer types, operands of other types than the result's are converted to
     that type first, into new tensors.
@@ -36,7 +36,7 @@ class Convert(BufferedPipelineRewrite[Operation]):
     keyword: ClassVar[str] = "convert"
     order: ClassVar[int] = 140
     example: ClassVar[Example] = Example(Add(), (2, 8), (U8, I8, I32))
-    subject: ClassVar[str] = "reductions to bf16 and for integers of several types"
+    subject: ClassVar[str] = "reductions to floats smaller than f32 and for integers of several types"
 
     @classmethod
     def accepts(cls, logical: LogicalSpec) -> bool:
@@ -69,7 +69,7 @@ def _converted(logical: LogicalSpec) -> dict[int, DType]:
     if isinstance(op, Compose) or any(declared[at].reads for at in writes):
         return {}
     if op.reductions(rank):
-        return {at: F32 for at in writes if types[at] == BF16}
+        return {at: types[at].wide for at in writes if types[at].is_bits}
     if len(reads) > 1 and len(writes) == 1 and not types[writes[0]].is_float:
         return {at: types[writes[0]] for at in reads if types[at] != types[writes[0]]}
     return {}

@@ -88,7 +88,7 @@ class MoveStep(Rewrite):
     def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, CellIndices]]:
         """Yield the state of the new tensor, for each group of cells of a batch that share one."""
         level = target.level(self.level)
-        dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype)
+        dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype, target.dtypes)
         layout = self._layout(tensor, level)
         if layout is None:
             kept = tensor.state.layout
@@ -179,7 +179,7 @@ class MoveStep(Rewrite):
         return level
 
     def _cast(self, operand: Operand, state: OperandState, target: Machine) -> DType:
-        dtype = by_name(self.dtype or "")
+        dtype = by_name(self.dtype or "", target.dtypes)
         if dtype not in _dtypes(operand, state, target):
             raise Inapplicable(
                 f"{operand.name} cannot be cast from {state.dtype} to {dtype} on a move",
@@ -231,7 +231,7 @@ def _sizes(tensor: TensorSpec) -> str:
 
 def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DType]:
     """Return the operand's own type, then those it may be widened to if it is only read."""
-    wider = [by_name(to) for start, to in sorted(target.info.casts) if start == state.dtype.name]
+    wider = [by_name(to, target.dtypes) for start, to in sorted(target.info.casts) if start == state.dtype.name]
     return [state.dtype, *([] if operand.writes else wider)]
 
 

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.dtypes import BF16
 from morello.ir.numbers import CellIndices, Mask, anywhere, product
 from morello.ir.ops.base import Operand
 from morello.ir.ops.common import Accumulating
@@ -70,8 +69,9 @@ class ParallelSplit(BufferedPipelineRewrite[Accumulating]):
         length, multiple = logical.shape[axis], op.tile_multiple(axis)
         if self.size < 2 or self.size % multiple:
             raise Inapplicable(f"a part of {op} is no multiple of {max(2, multiple)}: {self.size}", "for example 4096")
-        if logical.states[-1].dtype == BF16:
-            raise Inapplicable(f"`{self.keyword}` would round results of parts to bf16", "use convert first")
+        dtype = logical.states[-1].dtype
+        if dtype.is_bits:
+            raise Inapplicable(f"`{self.keyword}` would round results of parts to {dtype}", "use convert first")
         left = require(
             (length % self.size == 0) & (length > self.size),
             f"{logical.dims[axis]} of {op} is not several parts of {self.size} values",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from morello.ir.dtypes import F32
+from morello.ir.dtypes import widest
 from morello.ir.ops.base import Operation
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.max import Max
@@ -25,9 +25,10 @@ from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, Pipeli
 
 
 def _per_row(op: SoftmaxLike, logical: LogicalSpec, name: str) -> NewTensor:
-    """Return a new f32 tensor with one value per row."""
+    """Return a new tensor with one value per row, of f32 or f64."""
     axis = op.axis(len(logical.shape))
-    return NewTensor(name, tuple(1 if dim == axis else size for dim, size in enumerate(logical.shape)), F32)
+    shape = tuple(1 if dim == axis else size for dim, size in enumerate(logical.shape))
+    return NewTensor(name, shape, widest(state.dtype for state in logical.states))
 
 
 @attrs.frozen(cache_hash=True)

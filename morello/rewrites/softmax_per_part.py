@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.dtypes import F32
+from morello.ir.dtypes import widest
 from morello.ir.ops.base import Operation
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -62,12 +62,12 @@ class ParallelSplitSoftmax(BufferedPipelineRewrite[SoftmaxDenominatorAndMax]):
         )
         cells = masked(None, fine)
         shape = select_cells(logical, cells).shape
-        parts = (*shape[:-1], shape[-1] // self.size)
+        parts, dtype = (*shape[:-1], shape[-1] // self.size), widest(state.dtype for state in logical.states)
         stages = [
             Stage(SoftmaxDenominatorAndMaxPerPart(of=self.size), (*parts, self.size), (0, 3, 4)),
             Stage(SoftmaxDenominatorAndMaxFromParts(), parts, (3, 4, 1, 2)),
         ]
-        yield PipelinePlan(stages, [NewTensor(name, parts, F32) for name in ("part_max", "part_denom")], cells)
+        yield PipelinePlan(stages, [NewTensor(name, parts, dtype) for name in ("part_max", "part_denom")], cells)
 
 
 @attrs.frozen(cache_hash=True)

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import attrs
 
-from morello.ir.dtypes import F32
+from morello.errors import Inapplicable
+from morello.ir.dtypes import F32, widest
 from morello.ir.numbers import partition
 from morello.ir.ops.base import Operation
 from morello.ir.ops.reduce import Mean, Sum
@@ -28,10 +29,12 @@ class ToSum(BufferedPipelineRewrite[Mean]):
     takes: ClassVar[type[Operation]] = Mean
 
     def pipelines(self, op: Mean, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        axis = op.axis(len(logical.shape))
+        axis, dtype = op.axis(len(logical.shape)), widest(state.dtype for state in logical.states)
         # The number of terms is a parameter of Scale, so each length has a plan of its own.
         for (length,), cells in partition([logical.shape[axis]]):
+            if dtype != F32 and length & (length - 1):
+                raise Inapplicable(f"1/{length} is rounded to f32, as Scale has it", "choose a kernel for Mean")
             shape = select_cells(logical, cells).shape
             sums = tuple(1 if dim == axis else size for dim, size in enumerate(shape))
             stages = [Stage(Sum(dim=op.dim), shape, (0, 2)), Stage(Scale(by=1 / length), sums, (2, 1))]
-            yield PipelinePlan(stages, [NewTensor("sum", sums, F32)], cells)
+            yield PipelinePlan(stages, [NewTensor("sum", sums, dtype)], cells)

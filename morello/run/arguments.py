@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from morello.errors import ArgumentError, EmitError, remedy
-from morello.ir.dtypes import BF16
 from morello.ir.program import Program
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
@@ -86,10 +85,11 @@ class Argument:
                 f"{array.dtype} in the other one",
                 "convert it: array.astype(array.dtype.newbyteorder('='))",
             )
-        if array.dtype != dtype.numpy and not (dtype == BF16 and array.dtype == np.uint16):
-            also = " (ml_dtypes.bfloat16, or uint16 bit patterns)" if dtype == BF16 else ""
+        if array.dtype != dtype.numpy and not dtype.takes_bits(array.dtype):
+            foreign = not dtype.in_numpy
+            also = f" (ml_dtypes.{dtype.numpy.name}, or uint{8 * dtype.bytes} bit patterns)" if foreign else ""
             convert = f"convert it: array.astype({dtype.numpy.name!r})"
-            convert += ", after `import ml_dtypes`" if dtype == BF16 else ""
+            convert += ", after `import ml_dtypes`" if foreign else ""
             raise self._fault(
                 f"data type {dtype.numpy.name}{also}",
                 str(array.dtype),

@@ -2,7 +2,7 @@
 
 If a tensor's layout only orders dimensions, its array has the logical shape, and strides that match the layout. If the
 layout has strips (`Packed`, `OddEven`), its array has the physical shape. Values of type bf16 are `ml_dtypes.bfloat16`,
-or uint16 bit patterns.
+or uint16 bit patterns; so are those of other types that numpy lacks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from morello.errors import ArgumentError
-from morello.ir.dtypes import BF16, DType
+from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.tensor import TensorSpec
 from morello.run.dlpack import from_dlpack
@@ -254,7 +254,7 @@ def _offsets(form: Form, tensor: TensorSpec) -> np.ndarray:
 
 
 def _of_type(array: np.ndarray, dtype: DType) -> np.ndarray:
-    if dtype == BF16 and array.dtype == np.uint16:
+    if dtype.takes_bits(array.dtype):
         return array.view(dtype.numpy)
     if array.dtype != dtype.numpy:
         raise ArgumentError(

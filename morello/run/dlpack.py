@@ -1,4 +1,4 @@
-"""Exchange arrays between libraries without copies by DLPack, also bf16, which numpy does not support.
+"""Exchange arrays between libraries without copies by DLPack, also bf16 and fp8, which numpy does not support.
 
 See https://dmlc.github.io/dlpack/latest and, for `__dlpack__`, https://data-apis.org/array-api/latest.
 """
@@ -22,9 +22,18 @@ _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CU
 _VERSION = (1, 0)
 #: Flags of read-only memory and of copies: writes to a copy would be lost.
 _READ_ONLY = 0b11
-#: DLPack's codes of types, with the bits of a value.
-_UINT, _BFLOAT = 1, 4
-_CODES = {"i": 0, "u": _UINT, "f": 2, "c": 5, "b": 6}
+#: DLPack's codes of types, by numpy's kinds, and of types that numpy lacks.
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_FOREIGN = {
+    np.dtype(kind): code
+    for kind, code in (
+        (ml_dtypes.bfloat16, 4),
+        (ml_dtypes.float8_e3m4, 7),
+        (ml_dtypes.float8_e4m3, 8),
+        (ml_dtypes.float8_e4m3fn, 10),
+        (ml_dtypes.float8_e5m2, 12),
+    )
+}
 
 
 class _Type(ctypes.Structure):
@@ -90,7 +99,7 @@ class _Memory:
 
 
 def from_dlpack(array: Any) -> np.ndarray:
-    """Return a numpy array on the memory of an object that has `__dlpack__`; bf16 are `ml_dtypes.bfloat16`.
+    """Return a numpy array on the memory of an object that has `__dlpack__`; bf16 and fp8 are types of `ml_dtypes`.
 
     Raises ArgumentError for an array that is not in the CPU's memory, that its library does not share, or whose data
     type numpy lacks.
@@ -113,7 +122,7 @@ def from_dlpack(array: Any) -> np.ndarray:
     dtype = _numpy_type(tensor.type)
     shape = tuple(tensor.shape[: tensor.rank])
     strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.rank]) if tensor.strides else None
-    bits = np.dtype(np.uint16) if dtype == ml_dtypes.bfloat16 else dtype
+    bits = np.dtype(f"u{dtype.itemsize}") if dtype in _FOREIGN else dtype
     interface = {
         "version": 3,
         "shape": shape,
@@ -134,7 +143,7 @@ def detached(array: Any) -> Any:
 
 
 class Shared:
-    """A numpy array, of bf16 too, for the `from_dlpack` of any library."""
+    """A numpy array, of bf16 and fp8 too, for the `from_dlpack` of any library."""
 
     def __init__(self, array: np.ndarray):
         self._array = array
@@ -143,10 +152,11 @@ class Shared:
         return (1, 0)
 
     def __dlpack__(self, **asked: Any) -> Any:
-        if self._array.dtype != ml_dtypes.bfloat16:
+        code = _FOREIGN.get(self._array.dtype)
+        if code is None:
             return self._array.__dlpack__(**asked)
-        capsule = self._array.view(np.uint16).__dlpack__(**asked)
-        _tensor_of(capsule)[0].type.code = _BFLOAT
+        capsule = self._array.view(f"u{self._array.itemsize}").__dlpack__(**asked)
+        _tensor_of(capsule)[0].type.code = code
         return capsule
 
 
@@ -159,12 +169,12 @@ def to_library_of(array: Any) -> Callable[[np.ndarray], Any] | None:
         return None
     libraries = [array.__array_namespace__()] if hasattr(array, "__array_namespace__") else _libraries(array)
     take = next(filter(None, (getattr(library, "from_dlpack", None) for library in libraries)), None)
-    return take and (lambda made: take(Shared(made) if made.dtype == ml_dtypes.bfloat16 else made))
+    return take and (lambda made: take(Shared(made) if made.dtype in _FOREIGN else made))
 
 
 def type_code(dtype: np.dtype) -> tuple[int, int]:
     """Return DLPack's code and bits of a type."""
-    return (_BFLOAT, 16) if dtype == ml_dtypes.bfloat16 else (_CODES[dtype.kind], 8 * dtype.itemsize)
+    return _FOREIGN[dtype] if dtype in _FOREIGN else _CODES[dtype.kind], 8 * dtype.itemsize
 
 
 def exchange_of(kind: type) -> int | None:
@@ -195,8 +205,10 @@ def _tensor_of(capsule: Any) -> tuple[_Tensor, bool]:
 
 
 def _numpy_type(given: _Type) -> np.dtype:
-    if (given.code, given.bits) == (_BFLOAT, 16) and given.lanes == 1:
-        return np.dtype(ml_dtypes.bfloat16)
+    if given.lanes == 1:
+        for foreign, code in _FOREIGN.items():
+            if (given.code, given.bits) == (code, 8 * foreign.itemsize):
+                return foreign
     kind = next((kind for kind, code in _CODES.items() if code == given.code), "")
     try:
         if not kind or given.lanes != 1:

@@ -15,8 +15,7 @@ from morello.build.toolchain import Compiler
 from morello.codegen.loops import jam_of
 from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.host import missing_features
-from morello.ir import dtypes
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, canonical, col_major, row_major
 from morello.ir.numbers import Num, product
@@ -286,7 +285,8 @@ class _Drawing:
 
     def _kinds(self) -> list[tuple[DType, ...]]:
         """Combinations of data types that the patterns allow, shuffled; some, if there are very many."""
-        named = [[dtypes.by_name(name) for name in one.dtypes] or dtypes.ALL for one in self._kernel.operands]
+        known = self._target.dtypes
+        named = [[by_name(name, known) for name in one.dtypes] or known.values() for one in self._kernel.operands]
         kinds = [one for one in itertools.product(*named) if "dtype" not in self._kernel.same or len({*one}) == 1]
         self._rng.shuffle(kinds)
         kinds = [one for one in kinds if self._may_be(one)]

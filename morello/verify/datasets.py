@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
-import ml_dtypes
 import numpy as np
 
 from morello.ir.dtypes import DType
@@ -41,12 +40,17 @@ class DataSetting:
     @property
     def largest(self) -> float:
         """Return the largest finite value that all float types of the operands have."""
-        return min(float(ml_dtypes.finfo(dtype.numpy).max) for dtype in self.dtypes if dtype.is_float)
+        return min(dtype.limits[1] for dtype in self.dtypes if dtype.is_float)
 
     @property
     def step(self) -> float:
         """Return the smallest positive (subnormal) value that all float types of the operands have."""
         return max(dtype.smallest for dtype in self.dtypes if dtype.is_float)
+
+    @property
+    def normal(self) -> float:
+        """Return the smallest positive normal value that all float types of the operands have."""
+        return max(dtype.smallest_normal for dtype in self.dtypes if dtype.is_float)
 
 
 #: Returns the values of one operand as a float64 or int64 array, from generator, setting and operand number.
@@ -77,10 +81,9 @@ def _with_all_nans(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Replace each NaN by NaN of both signs, quiet and signalling, with the fewest and most bits set."""
     if dtype.is_float and (places := np.flatnonzero(np.isnan(array))).size:
         bits = array.reshape(-1).view(f"u{dtype.bytes}")
-        infinity = int(np.array(np.inf, dtype.numpy).view(bits.dtype))
-        quiet = int(np.array(np.nan, dtype.numpy).view(bits.dtype))
-        sign = 1 << (8 * dtype.bytes - 1)
-        bits[places] = np.resize([infinity + 1, sign - 1, quiet, quiet | sign], places.size)
+        quiet, sign = dtype.bits(np.nan), 1 << (8 * dtype.bytes - 1)
+        signalling = [dtype.bits(np.inf) + 1] if dtype.has_infinity else []
+        bits[places] = np.resize(np.array([*signalling, sign - 1, quiet, quiet | sign], bits.dtype), places.size)
     return array
 
 
@@ -135,11 +138,12 @@ def _cancelling(rng: np.random.Generator, setting: DataSetting, index: int) -> n
     """Return large terms that nearly cancel, so that results depend on the small parts."""
     shape = setting.shapes[index]
     noise = rng.standard_normal(shape)
-    return 4096 * _signs(shape) + noise if index == 0 else 1 + noise / 1024
+    large = min(4096, setting.largest / 8)
+    return large * _signs(shape) + noise if index == 0 else 1 + noise / 1024
 
 
 def _extremes(rng: np.random.Generator, setting: DataSetting, index: int) -> np.ndarray:
-    choices = [setting.largest, -setting.largest, 2.0**-126, -(2.0**-126), 1.0, 0.0]
+    choices = [setting.largest, -setting.largest, setting.normal, -setting.normal, 1.0, 0.0]
     return rng.choice(choices, setting.shapes[index])
 
 
@@ -175,12 +179,12 @@ def _negative_zeros(rng: np.random.Generator, setting: DataSetting, index: int) 
 
 def _exponents(rng: np.random.Generator, setting: DataSetting, index: int) -> np.ndarray:
     """Return values whose exp covers all finite values and a little beyond."""
-    return rng.uniform(-110, 95, setting.shapes[index])
+    return rng.uniform(1.07 * np.log(setting.step), 1.07 * np.log(setting.largest), setting.shapes[index])
 
 
 def _positive(rng: np.random.Generator, setting: DataSetting, index: int) -> np.ndarray:
     """Return values far above 0: exponentials overflow without subtracting the maximum. Divisors are not 0."""
-    return rng.uniform(1, 1000, setting.shapes[index])
+    return rng.uniform(1, min(1000, setting.largest), setting.shapes[index])
 
 
 def _masked(rng: np.random.Generator, setting: DataSetting, index: int) -> np.ndarray:

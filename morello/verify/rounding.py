@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from morello.ir.dtypes import F32, DType
+from morello.ir.dtypes import DType
 from morello.ir.ops.base import ErrorAnalysis, Operation
 
 #: An operation, its iteration shape, and its sources: numbers of external inputs, then of the outputs of stages.
@@ -101,9 +101,9 @@ def _stage(
 
 
 def _relative(analysis: ErrorAnalysis[Any], shape: tuple[int, ...], dtype: DType) -> float:
-    """Return (1+u)^n − 1, with the roundings that are in f32 for any type."""
+    """Return (1+u)^n − 1, with the roundings that are in f32 for any smaller type."""
     logarithm = analysis.roundings(shape) * np.log1p(dtype.unit_roundoff)
-    return float(np.expm1(logarithm + analysis.inner_roundings(shape) * np.log1p(F32.unit_roundoff)))
+    return float(np.expm1(logarithm + analysis.inner_roundings(shape) * np.log1p(dtype.wide.unit_roundoff)))
 
 
 def _zeros(value: np.ndarray) -> np.ndarray:
@@ -119,5 +119,5 @@ def _conversion(computed: BoundedResult, dtype: DType) -> np.ndarray | float:
 
 def _fits(source: DType, dtype: DType) -> bool:
     if source.is_float:
-        return source.unit_roundoff >= dtype.unit_roundoff
+        return source.unit_roundoff >= dtype.unit_roundoff and source.smallest >= dtype.smallest
     return max(map(abs, source.limits)) <= 1 / dtype.unit_roundoff

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F64, DType
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
@@ -121,10 +121,15 @@ def _expectation(
         largest = np.maximum(computed.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
         loose = ~(largest < dtype.limits[1]) | overflow
         as_stored = convert(values, dtype).astype(np.float64) == values
+    if not dtype.has_infinity:
+        values = np.where(np.isinf(values), np.nan, values)
     exact = (as_stored | np.isnan(values)) if op.error_analysis.copies else np.zeros(values.shape, bool)
     if whole and np.all(np.rint(values) == values):
         bound = np.where(computed.magnitude <= 1 / dtype.unit_roundoff, 0.0, bound)
     free = np.isnan(values) & any(part.error_analysis.any_for_nan for part in parts)
+    if dtype == F64:
+        # The expected values are computed in it themselves, with at most as many roundings, and may overflow.
+        bound, free = 2 * bound, free | loose
     return Expectation(dtype, values, bound, loose, exact, free, len(parts) > 1)
 
 

@@ -47,7 +47,7 @@ def test_floats_do_not_become_integers() -> None:
 
 def test_unknown_names() -> None:
     with pytest.raises(SpecError, match="data types are"):
-        by_name("f64")
+        by_name("f65")
     with pytest.raises(SpecError, match="operations are"):
         operation("Matmull")
 

@@ -228,5 +228,5 @@ def test_data_has_the_special_values_of_its_type() -> None:
             assert np.isnan(found["NaN"]).any()
             assert np.isinf(found["infinities"]).any()
             smallest = np.abs(found["subnormals"][found["subnormals"] != 0]).min()
-            assert smallest < 2.0**-126
+            assert smallest < dtype.smallest_normal
             assert np.signbit(found["negative zeros"]).any()

@@ -62,12 +62,12 @@ def matmul(a: Any, b: Any, *, out: Any = None, **options: Unpack[FunctionOptions
 
 
 def softmax(x: Any, axis: int = -1, *, out: Any = None, **options: Unpack[SoftmaxOptions]) -> Any:
-    """Return e^(x − max) / Σ e^(x − max) along an axis, of f32 or bf16."""
+    """Return e^(x − max) / Σ e^(x − max) along an axis, of floats."""
     return call(_SOFTMAX, (axis,), (x,), out, options)
 
 
 def gelu(x: Any, form: Literal["erf", "tanh"] = "erf", *, out: Any = None, **options: Unpack[GeluOptions]) -> Any:
-    """Return x/2 · (1 + erf(x/√2)) of f32 or bf16, or its approximation by tanh."""
+    """Return x/2 · (1 + erf(x/√2)) of floats, or its approximation by tanh."""
     return call(_GELU, (form,), (x,), out, options)
 
 

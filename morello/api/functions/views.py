@@ -11,10 +11,11 @@ import attrs
 import numpy as np
 
 from morello.errors import ArgumentError
-from morello.ir.dtypes import ALL, DType
+from morello.ir.dtypes import DType
 from morello.ir.layout import Dynamic, Layout
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
+from morello.plugins.registry import installed
 
 #: Steps from an array to a view of it, or to a row-major copy in this machine's byte order, with their arguments.
 Steps = tuple[tuple[str, Any], ...]
@@ -40,10 +41,11 @@ def through(array: Any, steps: Steps) -> Any:
 
 def dtype_of(given: np.dtype, what: str) -> DType:
     """Return the data type of an array's values. Raises ArgumentError for unsupported types."""
-    for dtype in ALL:
+    known = installed().dtypes.values()
+    for dtype in known:
         if dtype.numpy == given.newbyteorder("="):
             return dtype
-    names = ", ".join(dtype.numpy.name for dtype in ALL)
+    names = ", ".join(dtype.numpy.name for dtype in known)
     raise ArgumentError(f"{what} has values of type {given}", f"convert them to one that kernels take: {names}")
 
 

@@ -307,7 +307,7 @@ class ErrorAnalysis(Generic[OperationT]):
         return 0
 
     def inner_roundings(self, shape: Shape) -> int:
-        """Return the number of further roundings to f32, whatever the output's type: inside functions like exp."""
+        """Return the number of further roundings to f32, or to f64 for it: inside functions like exp."""
         return 0
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> Sequence[np.ndarray | float]:

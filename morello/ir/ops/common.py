@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F32, F64, DType
 from morello.ir.ops.base import Arrays, ErrorAnalysis, Operation, OperationT, Shape, parameter
 from morello.ir.ops.fill import FillZero
 
@@ -16,8 +16,6 @@ from morello.ir.ops.fill import FillZero
 EXP_ROUNDINGS = 4
 #: The same for erf and tanh, which may be off by 8 ulp of 1 (not of their own value).
 ERF_ROUNDINGS = TANH_ROUNDINGS = 16
-#: Kernels may return 0 for results of exp below this, the smallest normal value of f32 and bf16.
-TINY = 2.0**-126
 
 
 @attrs.frozen(cache_hash=True)
@@ -98,18 +96,24 @@ def floats_only(dtypes: Sequence[DType]) -> SpecError | None:
     wrong = next((dtype for dtype in dtypes if not dtype.is_float), None)
     if not wrong:
         return None
-    return SpecError(f"it is defined for f32 and bf16, not for {wrong}", "convert integers to f32 with a Move first")
+    return SpecError(f"it is defined for floats, not for {wrong}", "convert integers to f32 with a Move first")
 
 
 def convertible(sources: Sequence[DType], out: DType) -> SpecError | None:
     """Return the error for types `sources` that do not all convert to `out`; None if they do."""
     wrong = next((dtype for dtype in sources if dtype.is_float and not out.is_float), None)
-    return SpecError(f"{wrong} does not convert to {out}", "make the output f32 or bf16") if wrong else None
+    return SpecError(f"{wrong} does not convert to {out}", "make the output a float, such as f32") if wrong else None
 
 
 def exp(values: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return np.exp(values)
+
+
+def tiny(smallest: float) -> float:
+    """Return the loss of exp in a type whose smallest value is given: kernels may return 0 for results below the
+    smallest normal value of the type in which they compute, f32 or f64."""
+    return max(smallest, F32.smallest_normal if smallest >= F32.smallest else F64.smallest_normal)
 
 
 def exp_error(values: np.ndarray, errors: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import F32, DType
+from morello.ir.dtypes import F32, F64, DType, widest
 from morello.ir.numbers import NumT
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, memoized
 from morello.ir.ops.wiring import ComposeStage, Extent, Wiring, chained, extents, ranks_of, wire
@@ -198,9 +198,9 @@ class Compose(Operation):
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
-        """Return the data type of a stage's output: f32 for floats if some operand is f32, else the output's type."""
+        """Return the data type of a stage's output: f64 or f32 if some operand is, else the output's type."""
         output = dtypes[-1]
-        return F32 if stage and output.is_float and F32 in dtypes else output
+        return widest(dtypes) if stage and output.is_float and not {F32, F64}.isdisjoint(dtypes) else output
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:
         """Return the types of a stage's operands, from those of the Compose."""

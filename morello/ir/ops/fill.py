@@ -17,7 +17,7 @@ Constant = Literal["Zero", "NegInf", "Min"]
 
 @attrs.frozen(cache_hash=True)
 class Fill(Operation):
-    """FillZero: out = 0. FillNegInf: out = −∞, or the smallest integer. FillMin: out = the smallest finite value."""
+    """FillZero: out = 0. FillNegInf: out = −∞, or as FillMin without it. FillMin: out = the smallest finite value."""
 
     value: Constant = attrs.field(validator=attrs.validators.in_(get_args(Constant)))
 
@@ -37,7 +37,7 @@ class Fill(Operation):
         if self.value == "Zero":
             return 0.0 if dtype.is_float else 0
         if dtype.is_float:
-            return -math.inf if self.value == "NegInf" else dtype.limits[0]
+            return -math.inf if self.value == "NegInf" and dtype.has_infinity else dtype.limits[0]
         return int(dtype.limits[0])
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:

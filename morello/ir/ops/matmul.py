@@ -65,7 +65,7 @@ class Matmul(Accumulating):
             return _check_saturating(shape, dtypes)
         if any(dtype.is_float for dtype in (lhs, rhs)) and not out.is_float:
             message = f"a product of {lhs} and {rhs} does not fit an output of {out}"
-            return SpecError(message, "make the output f32 or bf16")
+            return SpecError(message, "make the output a float, such as f32")
         return None
 
 

@@ -30,7 +30,7 @@ class Move(AnyRank):
         source, out = dtypes
         if source.is_float and not out.is_float:
             message = f"a Move from {source} to {out} has no defined meaning: floats do not convert to integers"
-            return SpecError(message, "make the output f32 or bf16")
+            return SpecError(message, "make the output a float, such as f32")
         return None
 
     @property

@@ -15,12 +15,12 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, flattened, operand
-from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, exp_error, floats_only
+from morello.ir.ops.common import EXP_ROUNDINGS, Along, exp, exp_error, floats_only, tiny
 
 
 @attrs.frozen(cache_hash=True)
 class SoftmaxLike(Along):
-    """The base of the family, for f32 and bf16."""
+    """The base of the family, for floats."""
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
@@ -89,7 +89,7 @@ class SoftmaxErrors(SoftmaxLikeErrors[Softmax], of=Softmax):
         return (shape[self.op.axis(len(shape))] + 1) * (EXP_ROUNDINGS + 3)
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
-        return [2 * TINY]
+        return [2 * tiny(smallest)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -130,7 +130,7 @@ class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete], of=SoftmaxComple
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
         # The loss of exp is divided as well, and a reciprocal of the denominator may underflow.
         with np.errstate(all="ignore"):
-            loss = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
+            loss = tiny(smallest) * (1 / np.abs(inputs[2]) + exp(below(inputs[0], inputs[1])))
             return [loss + 2 * smallest]
 
     def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:

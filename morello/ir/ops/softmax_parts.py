@@ -15,7 +15,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Arrays, Operand, Operation, Shape, operand
-from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Accumulating, exp, exp_error
+from morello.ir.ops.common import EXP_ROUNDINGS, Accumulating, exp, exp_error, tiny
 from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.ops.softmax import SoftmaxLike, SoftmaxLikeErrors, below, error_from_logarithm, weight
 
@@ -80,7 +80,7 @@ class FromMaxErrors(AccumulatingErrors[FromMaxT], of=_FromMax):
         return [self.op.total(shape, exp_error(below(inputs[0], inputs[1]), errors[0] + errors[1]), errors)]
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
-        return [self.op.size(shape) * (TINY + smallest)]
+        return [self.op.size(shape) * (tiny(smallest) + smallest)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -116,7 +116,7 @@ class UnscaledFromMaxErrors(
         return [*super().propagate_error(shape, inputs, errors), bound]
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
-        return [*super().underflow_loss(shape, inputs, smallest), TINY + smallest]
+        return [*super().underflow_loss(shape, inputs, smallest), tiny(smallest) + smallest]
 
 
 def holds_maxima(source: DType, largest: DType) -> SpecError | None:
@@ -198,7 +198,7 @@ class PartsErrors(AccumulatingErrors[_Parts], of=_Parts):
         maxima, denominators = self.op.parts(inputs, 1.0)
         ones = [np.ones(each.shape) for each in maxima]
         held = self.op.combined(shape, ones, [1 + np.abs(each) for each in denominators])
-        return [np.zeros(held.shape), held * (TINY + smallest)]
+        return [np.zeros(held.shape), held * (tiny(smallest) + smallest)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -274,7 +274,7 @@ class UnscaledErrors(SoftmaxLikeErrors[SoftmaxDenominatorAndUnscaled], of=Softma
         return EXP_ROUNDINGS + 2
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
-        return [shape[self.op.axis(len(shape))] * (TINY + smallest), TINY + smallest]
+        return [shape[self.op.axis(len(shape))] * (tiny(smallest) + smallest), tiny(smallest) + smallest]
 
 
 _ACCUMULATING = (

@@ -11,19 +11,19 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F32, DType
 from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, parameter, source_and_output
 from morello.ir.ops.common import (
     ERF_ROUNDINGS,
     EXP_ROUNDINGS,
     TANH_ROUNDINGS,
-    TINY,
     AnyRank,
     as_type,
     convertible,
     exp,
     exp_error,
     floats_only,
+    tiny,
 )
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -151,7 +151,7 @@ class SigmoidErrors(UnaryErrors[Sigmoid], of=Sigmoid):
         return EXP_ROUNDINGS + 2
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
-        return [TINY]
+        return [tiny(smallest)]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
         return np.minimum(np.minimum(sigmoid(values) * np.expm1(errors), errors / 4), 1.0)
@@ -176,8 +176,8 @@ class SiluErrors(UnaryErrors[Silu], of=Silu):
         return EXP_ROUNDINGS + 3
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
-        # e^x underflows at -87; further below nothing is lost.
-        return [TINY * (1 + np.minimum(np.abs(inputs[0]), 128.0))]
+        # e^x underflows at -87, or -708 in f64; further below nothing is lost.
+        return [tiny(smallest) * (1 + np.minimum(np.abs(inputs[0]), 128.0 if smallest >= F32.smallest else 1024.0))]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
         return 1.1 * errors  # more than the largest slope
@@ -223,7 +223,7 @@ class ExpErrors(UnaryErrors[Exp], of=Exp):
         return EXP_ROUNDINGS
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
-        return [TINY]
+        return [tiny(smallest)]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
         return exp_error(values, errors)

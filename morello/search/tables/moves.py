@@ -96,7 +96,7 @@ class MoveTables(StepTables):
         """Return the moves that search tries on an operand in a state of class `cls`."""
         grouped: dict[StateClass, list[tuple[MoveStep, int]]] = {}
         for step, priority in self._steps_of(space, operand, cls):
-            dtype = cls.dtype if step.dtype is None else by_name(step.dtype)
+            dtype = cls.dtype if step.dtype is None else by_name(step.dtype, self.target.dtypes)
             into = StateClass(cls.rank, states.levels[step.level], dtype, step.vector)
             grouped.setdefault(into, []).append((step, priority))
         tables: list[MoveTable] = []
@@ -190,8 +190,8 @@ def _casts(dtype: DType, target: Target) -> list[DType]:
     reached = [dtype]
     for known in reached:
         for name, to in sorted(target.info.casts):
-            if name == known.name and by_name(to) not in reached:
-                reached.append(by_name(to))
+            if name == known.name and (dtype := by_name(to, target.dtypes)) not in reached:
+                reached.append(dtype)
     return reached
 
 

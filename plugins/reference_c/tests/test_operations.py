@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import pytest
 
-from morello.ir.dtypes import ALL, BF16, F32, DType
+from morello.ir.dtypes import ALL, BF16, F16, F32, F64, DType
 from morello.ir.impl import Node
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation
@@ -41,6 +42,8 @@ OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 #: Operations whose C differs from one integer type to another.
 BY_SIGN = ("Maximum", "Max", "Relu", "FillMin")
+#: Types as plugins declare them.
+FP8 = DType("f8e4m3", ml_dtypes.float8_e4m3fn), DType("f8e5m2", ml_dtypes.float8_e5m2)
 
 
 def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
@@ -48,10 +51,10 @@ def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
     count = len(op.operands(len(SHAPES[op.rank])))
     if op.only_types is not None:
         return [op.only_types]
-    same = ALL if op.name in BY_SIGN else (F32, BF16, ALL[1])
+    same = (*(ALL if op.name in BY_SIGN else (F32, BF16, ALL[1], F16, F64)), *FP8)
     found = [(dtype,) * count for dtype in same]
     if count > 1:
-        found.append((*(F32,) * (count - 1), BF16))
+        found += [(*(F32,) * (count - 1), BF16), (*(F64,) * (count - 1), F16), (*(F16,) * (count - 1), F64)]
     return [kinds for kinds in found if op.check(SHAPES[op.rank], kinds) is None]
 
 

@@ -167,7 +167,8 @@ def _narrowest(spec: Spec, target: Target) -> Nest:
 def _casts(dtype: DType, target: Target) -> set[DType]:
     """Return the types that moves may cast a value to, and its own."""
     found = {dtype}
-    while more := {by_name(to) for start, to in target.info.casts if by_name(start) in found} - found:
+    casts = [[by_name(name, target.dtypes) for name in cast] for cast in target.info.casts]
+    while more := {to for start, to in casts if start in found} - found:
         found |= more
     return found
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import attrs
 
+from morello.codegen.float_bits import bits_to_float, float_to_bits
 from morello.codegen.interface import Interface, parameters_of, workspace_macro
 from morello.codegen.reserved import check_name
 from morello.codegen.writer import Names
 from morello.errors import EmitError
-from morello.ir.dtypes import BF16
 from morello.ir.impl import Impl, KernelCall, Node, Pipeline
 from morello.ir.program import Parameter, Program
 from morello.ir.signature import Signature
@@ -129,15 +129,17 @@ def _function(
 
 def _source(body: Body, meant: Interface, shown: Interface) -> str:
     """Return the C of a function, `meant`, and of the one that calls it, `shown`, if that is another."""
-    has_bf16 = any(value.dtype == BF16 for value in body.values)
+    in_bits = {value.dtype.name: value.dtype for value in body.values if value.dtype.is_bits}
     used = "\n".join(body.lines)
-    includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
+    includes = [*_INCLUDES, *(["#include <string.h>"] if in_bits else [])]
     if _MATH.search(used):
         includes.insert(0, "#include <math.h>")
     parts = [f"/* {shown.summary}: its meaning, in plain loops.", f"   {shown.command(FLAGS)} */", "", *includes]
     parts += ["", shown.declarations]
-    for helper, text in HELPERS.items():
-        if f"{helper}(" in used:
+    helpers = {f"{name}_to_float": bits_to_float(dtype) for name, dtype in in_bits.items()}
+    helpers |= {f"float_to_{name}": float_to_bits(dtype) for name, dtype in in_bits.items()}
+    for helper, text in {**helpers, **HELPERS}.items():
+        if re.search(rf"\b{helper}\(", used):
             parts.append(text)
     parts += [value.index_function() for value in body.values]
     if meant is shown:

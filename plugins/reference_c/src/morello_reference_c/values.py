@@ -4,29 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.tensor import TensorSpec
-
-#: bf16 travels as its bit pattern. Converting to it rounds to nearest, ties to even.
-BF16_TO_FLOAT = """\
-static inline float bf16_to_float(uint16_t bits) {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-"""
-FLOAT_TO_BF16 = """\
-static inline uint16_t float_to_bf16(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000) {
-        return (uint16_t)((bits >> 16) | 0x40); /* NaN, made quiet */
-    }
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-"""
 
 
 @attrs.frozen
@@ -48,7 +28,7 @@ class Value:
     @property
     def type_of_sums(self) -> str:
         """Return the C type in which values for this operand are computed."""
-        return "float" if self.dtype.is_float else "uint32_t"
+        return self.dtype.wide.c_name if self.dtype.is_float else "uint32_t"
 
     @property
     def stride_names(self) -> list[str]:
@@ -60,15 +40,15 @@ class Value:
 
     def read(self, kind: str, *point: str) -> str:
         """Return the value at a point, as the C type `kind`."""
-        if self.dtype == BF16:
-            return f"bf16_to_float({self.element(*point)})"
+        if self.dtype.is_bits:
+            return f"{'(double)' * (kind == 'double')}{self.dtype}_to_float({self.element(*point)})"
         return self.element(*point) if kind == self.dtype.c_name else f"({kind}){self.element(*point)}"
 
     def write(self, value: str, *point: str) -> str:
         """Return the statement that stores a value of type `type_of_sums`."""
-        if self.dtype == BF16:
-            value = f"float_to_bf16({value})"
-        elif self.dtype != F32 and self.dtype.c_name != self.type_of_sums:
+        if self.dtype.is_bits:
+            value = f"float_to_{self.dtype}({value})"
+        elif not self.dtype.is_float and self.dtype.c_name != self.type_of_sums:
             value = f"({self.dtype.c_name}){value}"
         return f"{self.element(*point)} = {value};"
 

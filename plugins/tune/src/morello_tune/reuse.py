@@ -59,7 +59,7 @@ def _known(db: SpecStore, target: Target, own: LogicalSpec) -> Iterator[Recipe]:
     for key, best in measured.specs(db.file, target.full_name):
         shape, _, labels = parse_spec_numbers(key)
         try:
-            logical = read(labels, target.operations)
+            logical = read(labels, target.operations, target.dtypes)
         except MorelloError:
             continue
         same = logical.op == own.op and [state.dtype for state in logical.states] == types

@@ -7,6 +7,7 @@ from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
+from morello_x86.types import of_types
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
@@ -29,7 +30,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=16, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=kernels(VECTORS, registers=16),
+    kernels=of_types(kernels(VECTORS, registers=16)),
     # Two threads that are awake measured 8,763; more take longer.
     weights=Weights(threads=16, sync=20_000),
     profiles=profiles("morello_x86_avx2", INFO.name),

@@ -7,6 +7,7 @@ from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
+from morello_x86.types import of_types
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
@@ -30,7 +31,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=32, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=(*kernels(VECTORS, registers=32), *KERNELS),
+    kernels=of_types((*kernels(VECTORS, registers=32), *KERNELS)),
     weights=Weights(threads=24, sync=20_000),
     profiles=profiles("morello_x86_avx512", INFO.name),
     clock=clock(size=64),

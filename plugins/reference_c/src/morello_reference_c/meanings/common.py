@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from morello.codegen.float_bits import ODD_FLOAT
 from morello.ir.ops import Operation
-from morello_reference_c.values import BF16_TO_FLOAT, FLOAT_TO_BF16, Value
+from morello_reference_c.values import Value
 
 #: C statements inside the loops over the output's points, from the operation, its operands, the names of the loop
 #: variables and the sizes.
@@ -36,8 +37,7 @@ static inline float random_number(uint32_t seed, uint32_t row, uint32_t column) 
 
 #: C functions that meanings use, by name.
 HELPERS = {
-    "bf16_to_float": BF16_TO_FLOAT,
-    "float_to_bf16": FLOAT_TO_BF16,
+    "odd_float": ODD_FLOAT,
     "exp_below": _EXP_BELOW,
     "random_number": _RANDOM_NUMBER,
 }

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from morello.ir.dtypes import F32
+from morello.ir.dtypes import F32, F64
 from morello.ir.ops import Operation
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.pad import Pad
 from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
-
-#: What FillNegInf and FillMin write, by the C type; bf16 is its bit pattern.
-_FLOATS = {("NegInf", "float"): "-INFINITY", ("Min", "float"): "-0x1.fffffep+127f"}
-_BITS = {"NegInf": "0xff80", "Min": "0xff7f"}
 
 
 def fill(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
@@ -23,7 +20,9 @@ def fill(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Seq
     if op.value == "Zero":
         value = "0"
     elif out.dtype.is_float:
-        value = _FLOATS[op.value, "float"] if out.dtype == F32 else _BITS[op.value]
+        constant = op.constant(out.dtype)
+        in_c = "-INFINITY" if math.isinf(constant) else f"{float(constant).hex()}{'f' if out.dtype == F32 else ''}"
+        value = f"{out.dtype.bits(constant):#x}" if out.dtype.is_bits else in_c
     else:
         value = f"INT{8 * out.dtype.bytes}_MIN" if out.dtype.is_signed else "0"
     return [f"{out.element(*dims)} = {value};"]
@@ -59,4 +58,6 @@ def pad(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequ
 def _copy(source: Value, out: Value, start: Sequence[str], to: Sequence[str]) -> list[str]:
     if source.dtype == out.dtype:
         return [f"{out.element(*to)} = {source.element(*start)};"]
+    if source.dtype == F64 and out.dtype.is_bits:
+        return [out.write(f"odd_float({source.element(*start)})", *to)]
     return [out.write(source.read(out.type_of_sums, *start), *to)]

@@ -67,8 +67,8 @@ def binary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
 def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
     by, out = values
     axes = [op.axis(len(shape))] if isinstance(op, DivideVecScalar) else []
-    below = by.read("float", *at(dims, axes))
-    return [out.write(f"{out.read('float', *dims)} / {below}", *dims)]
+    kind = out.type_of_sums
+    return [out.write(f"{out.read(kind, *dims)} / {by.read(kind, *at(dims, axes))}", *dims)]
 
 
 def first(out: Value, a: str, sign: str, b: str) -> str:
@@ -78,4 +78,4 @@ def first(out: Value, a: str, sign: str, b: str) -> str:
 
 def compared(out: Value) -> str:
     """Return the C type in which values for this operand are compared: its own, so that signs are right."""
-    return "float" if out.dtype.is_float else out.dtype.c_name
+    return out.dtype.wide.c_name
