@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from morello.api.pipeline import compile, goal, goal_from, parse, synthesize, tuned
     from morello.api.precomputing import is_spec, parse_families, precompute, specs_up_to
     from morello.api.rooflines import Roofline, roofline
+    from morello.api.scaffold import new_kernel, new_target
     from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
     from morello.api.target_checks import check_target
     from morello.api.targets import TargetDescription, TargetList, describe_target, list_targets
@@ -63,6 +64,7 @@ _NAMES = {
     "morello.api.pipeline": "compile goal goal_from parse synthesize tuned",
     "morello.api.precomputing": "is_spec parse_families precompute specs_up_to",
     "morello.api.rooflines": "Roofline roofline",
+    "morello.api.scaffold": "new_kernel new_target",
     "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
     "morello.api.target_checks": "check_target",
     "morello.api.targets": "TargetDescription TargetList describe_target list_targets",

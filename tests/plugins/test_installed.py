@@ -201,6 +201,12 @@ def test_a_schedule_selects_the_extensions_kernel(morello: Morello, tmp_path: Pa
     assert morello("explain", "step.spec").stdout.count("OuterProduct4x8")
 
 
+def test_new_targets_are_written_from_the_wheel(morello: Morello, tmp_path: Path) -> None:
+    done = morello("targets", "new", "mine")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mine" / "src" / "mine" / "kernels.py").is_file()
+
+
 def test_a_plugin_that_cannot_be_imported_is_named(morello: Morello, tmp_path: Path) -> None:
     info = tmp_path / "faulty-1.0.dist-info"
     info.mkdir()

@@ -59,6 +59,32 @@ def _describe(name: str, as_json: bool) -> None:
         _print(described)
 
 
+@command.command("new")
+@click.argument("name", metavar="NAME")
+@click.option("--from", "base", metavar="TARGET", shell_complete=complete_targets, help="Derive it from this target.")
+@click.option("--triple", metavar="TRIPLE", default="", help="The platform of its programs, e.g. aarch64-linux-musl.")
+def new(name: str, base: str | None, triple: str) -> None:
+    """Write the distribution of a new target into a folder called NAME.
+
+    It has a few kernels in plain C, or is a variant of another target, and works at once.
+    """
+    for path in api.new_target(name, base=base, triple=triple):
+        click.echo(f"wrote {path}")
+    click.echo(f"\nNext: `pip install -e {name}`, then `morello targets test {name}`")
+
+
+@command.command("new-kernel")
+@click.argument("name", metavar="NAME")
+@click.argument("operation", metavar="OPERATION")
+def new_kernel(name: str, operation: str) -> None:
+    """Add a microkernel to the target whose distribution is in the current folder.
+
+    Its C computes OPERATION, such as Add or Exp, on vectors if C can, else on single values.
+    """
+    target, path = api.new_kernel(name, operation)
+    click.echo(f"added {name} to {path}\n\nNext: `morello targets test {target} --kernel {name}`")
+
+
 @command.command("test")
 @click.argument("name", metavar="NAME", shell_complete=complete_targets)
 @click.option("--kernel", "kernels", metavar="NAME", multiple=True, help="Check this kernel only, without programs.")
