@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +18,18 @@ from morello_x86_avx2.plugin import PLUGIN as X86_AVX2
 from morello import api
 from morello.host import missing_features
 from morello.kernels.site import KernelSite, OperandSite
-from morello.plugins import MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, Weights, plugin
-from morello.plugins.registry import Registry
+from morello.plugins import (
+    PUBLIC_MODULES,
+    MemoryLevel,
+    Microkernel,
+    OperandPattern,
+    Registry,
+    TargetInfo,
+    TargetPlugin,
+    Weights,
+    plugin,
+)
+from tests.docs.test_blocks import agree
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-target.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -46,7 +61,50 @@ def test_programs_run(text: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("file", "text"), EXCERPTS, ids=[f"{file}-{i}" for i, (file, _) in enumerate(EXCERPTS)])
 def test_excerpts_equal_their_files(file: str, text: str, root: Path) -> None:
-    assert text in (root / file).read_text()
+    """A line of `...` stands for any others."""
+    whole = (root / file).read_text()
+    for piece in text.split("...\n"):
+        assert piece in whole
+        whole = whole.partition(piece)[2]
+
+
+def test_every_block_shows_its_imports() -> None:
+    blocks = [text for language, text in BLOCKS if language == "python"]
+    assert not [
+        text for text in blocks if not re.search(r"^from morello\.(plugins|testing) import ", text, re.MULTILINE)
+    ]
+    names = {name for text in blocks for name in re.findall(r"^(?:from|import) (morello[\w.]*)", text, re.MULTILINE)}
+    core = {name for name in names if re.match(r"morello(\.|$)", name)}
+    assert core <= {*PUBLIC_MODULES}
+
+
+def test_the_first_kernel_is_near_the_top() -> None:
+    assert any("Microkernel(" in line for line in PAGE.splitlines()[:30])
+
+
+def _emulated() -> str:
+    """Return what is missing to run the commands of the page."""
+    needed = {"qemu-aarch64": shutil.which("qemu-aarch64"), "ziglang": find_spec("ziglang")}
+    return " and ".join(name for name, found in needed.items() if not found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_emulated()), reason=f"needs {_emulated()}")
+def test_a_new_target_is_verified_under_qemu(tmp_path: Path) -> None:
+    """The commands of the page print what it shows. Pip installs into a folder of the test's own."""
+    folder, own = tmp_path, {**os.environ, "PYTHONPATH": f"{tmp_path}/my_arm/src{os.pathsep}{tmp_path}/site"}
+    pip = f"{sys.executable} -m pip install -q --no-deps --no-build-isolation --target site ./"
+    for block in [text for language, text in BLOCKS if language == "console"]:
+        pieces = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
+        for line, expected in zip(pieces[::2], pieces[1::2], strict=True):
+            if line.startswith("cd "):
+                folder /= line.removeprefix("cd ")
+                continue
+            command = line.replace("pip install -e ", pip)
+            command = re.sub(r"^morello ", f"{sys.executable} -m morello ", command)
+            done = subprocess.run(command, shell=True, cwd=folder, env=own, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+            agree(expected, done.stdout)
 
 
 @pytest.mark.parametrize("declared", [MemoryLevel, Microkernel, OperandPattern, TargetInfo, TargetPlugin, Weights])
