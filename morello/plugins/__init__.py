@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from morello.rewrites.select import Select
     from morello.rewrites.tile import Tile
     from morello.rewrites.to_accum import ToAccum
+    from morello.schedule import Schedule
 
 #: Increases with each release that adds, changes or removes public names.
 API_VERSION = 1
@@ -137,6 +138,7 @@ _NAMES = {
     "morello.rewrites.select": "Select",
     "morello.rewrites.tile": "Tile",
     "morello.rewrites.to_accum": "ToAccum",
+    "morello.schedule": "Schedule",
 }
 _EXPORTS = {module: names.split() for module, names in _NAMES.items()}
 

@@ -56,6 +56,8 @@ def test_commands() -> None:
     [
         (("compile", "--target", "x86_avx5"), ["plain,x86_avx512"]),
         (("targets", "reference"), ["plain,reference_c"]),
+        (("targets", "new-"), ["plain,new-kernel"]),
+        (("targets", "test", "reference"), ["plain,reference_c"]),
         (("compile", "exam"), ["file,exam"]),
         (("compile", "a.spec", "-d", "li"), ["dir,li"]),
         (("run", "a.spec", "--pro"), ["plain,--profile", "plain,--prove"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -10,11 +11,13 @@ import pytest
 
 from morello import api
 from morello.db.fingerprint import fingerprint
-from morello.errors import PluginError
+from morello.errors import MorelloError, PluginError
 from morello.ir.impl import cost_and_peak
 from morello.plugins import MemoryLevel, Microkernel, Profile, TargetPlugin, Weights
 from morello.plugins.derivation import derive
 from morello.plugins.registry import Registry
+
+from .test_discovery import discovered, install
 
 
 def registry_of(toy: Any, **plugins: Any) -> Registry:
@@ -115,6 +118,20 @@ def test_an_unknown_base_and_a_circle(toy_plugin: Any) -> None:
         _ = registry_of(toy_plugin, small=derive("toycpu", name="small")).names
     with pytest.raises(PluginError, match="derived from itself: a from b from a"):
         _ = registry_of(toy_plugin, a=derive("b", name="a"), b=derive("a", name="b")).names
+
+
+def test_an_installed_target_without_its_base_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "from morello.plugins import derive\nPLUGIN = derive('no_such_cpu', name='variant')"
+    install(tmp_path, "variant = variant_plugin:PLUGIN", source)
+    registry, skipped = discovered(tmp_path, monkeypatch)
+    assert registry.target("reference_c").name == "reference_c"
+    assert "variant" not in registry.names
+    (broken,) = skipped
+    assert (broken.plugin.name, broken.target) == ("variant", "variant")
+    with pytest.raises(MorelloError, match=r"target 'variant' is disabled: .*no such target(?s:.*)hint: install its"):
+        registry.target("variant")
+    listed = api.list_targets(registry)
+    assert [one.plugin.name for one in listed.disabled] == ["variant"]
 
 
 def test_an_unknown_field() -> None:

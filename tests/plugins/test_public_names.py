@@ -43,6 +43,14 @@ def test_type_checkers_see_the_same_names(package: str) -> None:
     assert seen == {name: {*names} for name, names in module._EXPORTS.items()}
 
 
+@pytest.mark.parametrize("folder", ["tests/thirdparty/toy_cpu", "tests/thirdparty/avx2_extra", "examples/plugins"])
+def test_example_plugins_need_no_other_module(folder: str) -> None:
+    files = [file for file in (ROOT / folder).rglob("src/**/*.py") if file.name != "__init__.py"]
+    lines = [line for file in files for line in re.findall(r"^from (morello[\w.]*) ", file.read_text(), re.MULTILINE)]
+    assert lines
+    assert {line for line in lines if line.partition(".")[0] == "morello"} <= {*PUBLIC_MODULES}
+
+
 def test_no_name_is_that_of_a_module() -> None:
     """An import of the module would replace it."""
     folder = Path(str(morello.plugins.__file__)).parent

@@ -7,9 +7,7 @@ from importlib.resources import files
 
 import attrs
 
-from morello.ir.dtypes import F32, I8, I32, DType
-from morello.ir.layout import Layout, Packed, row_major
-from morello.plugins import MemoryLevel
+from morello.plugins import F32, I8, I32, DType, Layout, MemoryLevel, Packed, row_major
 
 #: What an instruction costs, in bytes that might be moved instead.
 INSTRUCTION_COST = 16

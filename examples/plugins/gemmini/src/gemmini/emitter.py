@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from morello.codegen.emitter import CEmitter
-from morello.errors import EmitError
-from morello.ir.impl import Impl
-from morello.ir.program import Program
-from morello.ir.signature import Signature
-from morello.plugins import Target
+from morello.plugins import CEmitter, EmitError, Impl, Program, Signature, Target
 
 
 class GemminiEmitter(CEmitter):

@@ -7,16 +7,24 @@ from functools import reduce
 from operator import and_
 from typing import TypeAlias
 
-from morello.ir.dtypes import DType
-from morello.ir.layout import Dynamic, Packed
-from morello.ir.numbers import Mask, Num
-from morello.ir.ops.fill import FillZero
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.move import Move
-from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import TensorSpec
-from morello.kernels.site import KernelSite, OperandSite
-from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
+from morello.plugins import (
+    DType,
+    Dynamic,
+    FillZero,
+    KernelSite,
+    LogicalSpec,
+    Machine,
+    Mask,
+    Matmul,
+    Microkernel,
+    Move,
+    Multiple,
+    Num,
+    OperandPattern,
+    OperandSite,
+    Packed,
+    TensorSpec,
+)
 
 from .array import INSTRUCTION_COST, Array
 

@@ -8,9 +8,7 @@ from functools import partial
 from morello_tune import MenuItem, TuningCandidate, TuningInfo, TuningPlugin
 from morello_tune.edits import child_started, distinct_edits, insert_step, sites
 
-from morello.rewrites.move import MoveStep
-from morello.rewrites.to_accum import ToAccum
-from morello.schedule import Schedule
+from morello.plugins import MoveStep, Schedule, ToAccum
 
 from .array import FP32, INT8, Array
 

@@ -7,12 +7,7 @@ from typing import Self
 
 import attrs
 
-from morello.errors import Inapplicable
-from morello.ir.spec import LogicalSpec
-from morello.plugins import Machine, Target
-from morello.rewrites import STANDARD, Rewrite
-from morello.rewrites.base import RewriteCase
-from morello.rewrites.tile import Tile
+from morello.plugins import STANDARD, Inapplicable, LogicalSpec, Machine, Rewrite, RewriteCase, Target, Tile
 
 
 @attrs.frozen(cache_hash=True)
