@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from morello.build.toolchain import find_compiler
-from morello.host import missing_features
 from morello.plugins.registry import Registry, installed
+from morello.run.runner import missing_here
 from morello.testing import target_check
 from morello.testing.target_check import Outcome, TargetCheck
 
@@ -18,15 +18,17 @@ def check_target(
     *,
     registry: Registry | None = None,
     cc: str | None = None,
+    runner: str | None = None,
     listener: Callable[[Outcome], None] = lambda outcome: None,
 ) -> TargetCheck:
     """Check the kernels of a target, all without names, and random programs; `listener` is called after each.
 
-    Programs use the optional CPU features that this machine has. Raises MorelloError for an unknown target or kernel,
-    and for a faulty plugin.
+    Programs use the optional CPU features that this machine has, or all of them through a `runner`. Raises MorelloError
+    for an unknown target or kernel, a faulty plugin, and a target of another architecture without a runner.
     """
     registry = registry or installed()
     target = registry.target(name)
-    able = [one for one in target.optional_features if not missing_features([one])]
+    able = [one for one in target.optional_features if not missing_here(target.info, [one], runner)]
     target = registry.target(" + ".join((target.name, *able)))
-    return target_check.check_target(target, kernels, programs, compiler=find_compiler(cc), listener=listener)
+    compiler = find_compiler(cc, target.info)
+    return target_check.check_target(target, kernels, programs, compiler=compiler, runner=runner, listener=listener)

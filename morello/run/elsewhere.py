@@ -16,13 +16,13 @@ import numpy as np
 from morello.build.library import build
 from morello.build.toolchain import PTHREAD, Compiler, is_foreign, static_flags
 from morello.codegen.interface import COMMON_FLAGS
-from morello.errors import ToolchainError
+from morello.errors import ToolchainError, VerificationError
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
 from morello.run.function import NativeFunction
 from morello.run.loop import CLOCK, loop_prototype, loop_source
-from morello.run.runner import Runner, Session, find_runner, no_runner
+from morello.run.runner import ProgramEnded, Runner, Session, find_runner, no_runner
 
 _MAIN = Path(__file__).with_name("runner.c")
 _HEADER = """\
@@ -34,6 +34,8 @@ typedef {loop};
 typedef struct {{ void *function; morello_loop *loop; }} morello_program;
 extern const morello_program morello_programs[];
 """
+#: Empty functions do not use their parameters, and programs may be compiled with warnings as errors.
+_LOOSE = '#pragma GCC diagnostic ignored "-Wunused-parameter"\n#include "programs.h"\n'
 #: Processes that wait for calls.
 _SESSIONS = 4
 #: Bytes of a page: arrays of a call have the same addresses modulo these as those in this process.
@@ -69,8 +71,6 @@ class RunnerFunction(NativeFunction):
         super().__init__(impl, target, program, compiler)
         self.runner = runner
         self.is_elsewhere = is_foreign(target.info) or bool(runner and (runner.emulator or runner.is_remote))
-        #: Its place among the functions of the library.
-        self.number = 0
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
@@ -124,9 +124,12 @@ class RunnerFunction(NativeFunction):
         if self.runner is None:
             raise no_runner(self.target.info)
         session = _session(self.runner, self.library, os.getpid())
-        return session.call(
-            self.program.name, *exchange(self.program, self.number, windows, strides, threads, calls, empty)
-        )
+        try:
+            return session.call(*exchange(self.program, self.number, windows, strides, threads, calls, empty))
+        except ProgramEnded as end:
+            said = end.result.excerpt()
+            lines = [f"{self.program.name} through `{self.runner}` {end.how}", *([said] if said else [])]
+            raise VerificationError("\n".join(lines), end.hint) from end
 
 
 @lru_cache(_SESSIONS)
@@ -175,7 +178,7 @@ def build_program(
     sources = {
         **files,
         "programs.h": _HEADER.format(operands=most, numbers=numbers, loop=loop_prototype("morello_loop")),
-        "loops.c": f'{CLOCK}#include "programs.h"\n{loops}\nconst morello_program morello_programs[] = {{{table}}};\n',
+        "loops.c": f"{_LOOSE}{CLOCK}{loops}\nconst morello_program morello_programs[] = {{{table}}};\n",
         "main.c": _MAIN.read_text(encoding="utf-8"),
     }
     return build(sources, flags, compiler, (*COMMON_FLAGS, *static_flags(compiler)) if base is None else base)

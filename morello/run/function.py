@@ -83,6 +83,8 @@ class NativeFunction:
     runner: Runner | None = None
     #: Whether it runs on another machine, or on an emulated one.
     is_elsewhere = False
+    #: Its place among the functions of an executable.
+    number = 0
 
     def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | str | None = None):
         self.impl = impl

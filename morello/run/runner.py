@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +20,8 @@ import attrs
 
 from morello.build.process import ProcessResult, run
 from morello.build.toolchain import architecture, is_foreign, timeout_seconds
-from morello.errors import ToolchainError, VerificationError
+from morello.errors import ToolchainError
+from morello.host import missing_features
 from morello.kernels.machine import TargetInfo
 
 _VARIABLE = "MORELLO_RUNNER"
@@ -35,7 +36,10 @@ _EXAMPLES = "`qemu-ARCHITECTURE` of the package qemu-user, `ssh HOST` or `adb sh
 
 @attrs.frozen
 class Runner:
-    """A command that runs programs: a prefix such as `qemu-aarch64 -cpu max`, or `ssh HOST` or `adb shell`."""
+    """A command that runs programs: a prefix such as `qemu-aarch64 -cpu max`, or `ssh HOST` or `adb shell`.
+
+    Without words, programs run as they are.
+    """
 
     words: tuple[str, ...]
 
@@ -51,7 +55,7 @@ class Runner:
     @property
     def is_remote(self) -> bool:
         """Return whether it is a shell of another machine, to which programs are copied."""
-        return os.path.basename(self.words[0]) in _REMOTE
+        return os.path.basename(self.words[0]) in _REMOTE if self.words else False
 
 
 def find_runner(info: TargetInfo, command: str | None = None) -> Runner | None:
@@ -65,6 +69,15 @@ def find_runner(info: TargetInfo, command: str | None = None) -> Runner | None:
             return _requested(text, origin)
     installed = (shlex.split(text) for text in (info.runners if is_foreign(info) else ()))
     return next((Runner(tuple(words)) for words in installed if shutil.which(words[0])), None)
+
+
+def missing_here(info: TargetInfo, features: Iterable[str], command: str | None = None) -> list[str]:
+    """Return the CPU features that programs of a target need, with these `features`, and this machine lacks.
+
+    With a runner, there are none: what its machine has is unknown. Raises ToolchainError if the programs need one.
+    """
+    require_runner(info, command)
+    return [] if find_runner(info, command) else missing_features((*info.cpu_features, *features))
 
 
 def require_runner(info: TargetInfo, command: str | None = None) -> None:
@@ -94,6 +107,35 @@ def no_runner(info: TargetInfo) -> ToolchainError:
     )
 
 
+class ProgramEnded(Exception):
+    """A program ended during a call, or was ended after so many seconds: `late`, else None."""
+
+    def __init__(self, result: ProcessResult, late: float | None):
+        super().__init__(result, late)
+        self.result, self.late = result, late
+
+    @property
+    def how(self) -> str:
+        """Return the end in words."""
+        code = self.result.code
+        if self.late is not None:
+            return f"does not end: it ran for {self.late:g} s"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"was ended by signal {-code}"
+
+    @property
+    def hint(self) -> str:
+        """Return a remedy."""
+        if self.late is not None:
+            return "MORELLO_CC_TIMEOUT (seconds) gives it more time, if it only takes long"
+        if self.result.code in (-signal.SIGILL, 128 + signal.SIGILL):
+            return "the CPU there may lack instructions that the target's code needs"
+        return "the emitter or a microkernel is probably wrong"
+
+
 class Session:
     """A process that runs a program of `runner.c`; it starts at the first call, and again after one that ended it."""
 
@@ -105,10 +147,10 @@ class Session:
         self._errors: IO[bytes] | None = None
         self._end = lambda: None
 
-    def call(self, name: str, request: Sequence[bytes], sizes: Sequence[int]) -> list[bytes]:
-        """Send a request to function `name`, and return the parts of the answer, which have these sizes.
+    def call(self, request: Sequence[bytes], sizes: Sequence[int]) -> list[bytes]:
+        """Send a request, and return the parts of the answer, which have these sizes.
 
-        Raises ToolchainError if the program does not start, and VerificationError if it ends or takes too long.
+        Raises ToolchainError if the program does not start, and ProgramEnded if it ends or takes too long.
         """
         seconds = timeout_seconds()
         with self._lock:
@@ -122,7 +164,7 @@ class Session:
                 streams[0].flush()
                 return [_read(streams[1], size) for size in sizes]
             except (EOFError, BrokenPipeError):
-                raise self._ended(name, f"{seconds:g} s" if late.is_set() else "") from None
+                raise ProgramEnded(self._result(), seconds if late.is_set() else None) from None
             except BaseException:
                 self.close()
                 raise
@@ -194,23 +236,6 @@ class Session:
         said = errors.read().decode(errors="replace")
         self.close()
         return ProcessResult(code, "", said)
-
-    def _ended(self, name: str, limit: str) -> VerificationError:
-        done = self._result()
-        if limit:
-            what, hint = f"does not end: it ran for {limit}", "MORELLO_CC_TIMEOUT (seconds) gives it more time"
-        else:
-            what, hint = _end_of(done.code), "the emitter or a microkernel is probably wrong"
-        said = done.excerpt()
-        return VerificationError(f"{name} through `{self._runner}` {what}{said and chr(10)}{said}", hint)
-
-
-def _end_of(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
 
 
 def _read(stream: IO[bytes], size: int) -> bytes:

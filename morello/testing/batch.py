@@ -10,6 +10,7 @@ from morello.build.library import build
 from morello.build.toolchain import Compiler
 from morello.errors import ArgumentError, ToolchainError
 from morello.ir.program import Program
+from morello.run.elsewhere import RunnerFunction, build_program
 from morello.run.function import NativeFunction
 
 #: Characters of C that one translation unit holds at most; more programs go to the next one.
@@ -53,7 +54,7 @@ def units(programs: Iterable[Program]) -> list[list[Program]]:
 def build_together(
     kernels: Sequence[NativeFunction], compiler: Compiler, flags: Sequence[str] = ()
 ) -> Mapping[str, ToolchainError]:
-    """Build all `kernels` into few shared objects, with `flags` after those of their programs.
+    """Build all `kernels` into few shared objects, or executables, with `flags` after those of their programs.
 
     The programs' names differ. The result names those that do not compile.
     """
@@ -62,9 +63,13 @@ def build_together(
     waiting = units([kernel.program for kernel in kernels])
     while waiting:
         group = waiting.pop()
-        sources = {"programs.c": translation_unit(group)}
+        sources, first = {"programs.c": translation_unit(group)}, by_name[group[0].name]
         try:
-            library = build(sources, (*by_name[group[0].name].flags, *flags), compiler)
+            if isinstance(first, RunnerFunction):
+                headers = {f"{program.name}.h": program.header for program in group}
+                library = build_program({**sources, **headers}, group, (*first.flags, *flags), compiler)
+            else:
+                library = build(sources, (*first.flags, *flags), compiler)
         except ToolchainError as error:
             if len(group) == 1:
                 failed[group[0].name] = error
@@ -72,6 +77,7 @@ def build_together(
                 half = len(group) // 2
                 waiting += [group[:half], group[half:]]
             continue
-        for program in group:
-            by_name[program.name].library = library
+        for number, program in enumerate(group):
+            function = by_name[program.name]
+            function.library, function.number = library, number
     return failed

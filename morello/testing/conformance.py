@@ -13,8 +13,7 @@ import numpy as np
 
 from morello.build.toolchain import Compiler
 from morello.codegen.loops import jam_of
-from morello.errors import Inapplicable, MorelloError, PluginError
-from morello.host import missing_features
+from morello.errors import Inapplicable, MorelloError, PluginError, VerificationError
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, canonical, col_major, row_major
@@ -27,6 +26,7 @@ from morello.kernels.pattern import Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.select import Select, checked_cost
 from morello.rewrites.tile import Tile
+from morello.run.runner import missing_here
 from morello.schedule import rewrite_leaf, with_child
 from morello.testing.generate import layout_choices, random_parameters
 from morello.testing.trials import FLAGS, Trials
@@ -78,7 +78,8 @@ class KernelCheck:
         """Check the declaration, then run the kernel on its Specs and compare its results.
 
         Raises PluginError for a declaration that breaks a rule or accepts nothing, VerificationError for a wrong
-        result, and unittest.SkipTest, which pytest knows too, where this machine's CPU lacks a feature.
+        result or a target whose programs cannot run here, and unittest.SkipTest, which pytest knows too, where this
+        machine's CPU lacks a feature that only some kernels need.
         """
         self._built.check(self.kernel)
 
@@ -92,15 +93,18 @@ def kernel_checks(
     flags: Sequence[str] = FLAGS,
     sanitize: bool = False,
     reference: Target | None = None,
+    runner: str | None = None,
 ) -> list[KernelCheck]:
     """Return a check of each microkernel of `target` on `count` Specs or more: see `accepted_specs` and `Trials`.
 
-    Nothing is generated or compiled before the first check runs; then, two dozen kernels at a time.
+    `runner` is a command that runs the programs, by default that in MORELLO_RUNNER, or one of the target's. Nothing is
+    generated or compiled before the first check runs; then, two dozen kernels at a time.
     """
     checks = []
     for start in range(0, len(target.kernels), _GROUP):
         kernels = target.kernels[start : start + _GROUP]
-        options = {"compiler": compiler, "flags": flags, "sanitize": sanitize, "seed": seed, "reference": reference}
+        options = {"compiler": compiler, "flags": flags, "sanitize": sanitize, "seed": seed}
+        options |= {"reference": reference, "runner": runner}
         group = _Group(target, kernels, count, seed, options)
         checks += [KernelCheck(kernel, f"{target.name} {start // _GROUP}", group) for kernel in kernels]
     return checks
@@ -121,8 +125,14 @@ class _Group:
         if isinstance(found, MorelloError):
             raise found
         check_declaration(self.target, kernel, found, self.seed)
-        if missing := missing_features((*self.target.info.cpu_features, *kernel.cpu_features)):
-            raise unittest.SkipTest(f"this CPU lacks {', '.join(missing)}, which code for {self.target.name} needs")
+        info = self.target.info
+        if missing := missing_here(info, (), self.options["runner"]):
+            raise VerificationError(
+                f"no kernel of {info.name} was executed: this CPU lacks {', '.join(missing)}",
+                "use a machine that has them, by a runner (MORELLO_RUNNER) if need be, or skip these checks on others",
+            )
+        if missing := missing_here(info, kernel.cpu_features, self.options["runner"]):
+            raise unittest.SkipTest(f"this CPU lacks {', '.join(missing)}, which {kernel.name} needs")
         trials, numbers = self._trials
         for number in numbers[kernel.name]:
             trials.check(number)

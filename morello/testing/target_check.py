@@ -12,9 +12,9 @@ import attrs
 
 from morello.build.toolchain import Compiler
 from morello.errors import MorelloError, SpecError, UnknownName, suggestion
-from morello.host import missing_features
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
+from morello.run.runner import missing_here
 from morello.testing.conformance import kernel_checks
 from morello.testing.draws import Draws
 from morello.testing.trials import Trials
@@ -63,6 +63,7 @@ def check_target(
     programs: int = 0,
     *,
     compiler: Compiler | None = None,
+    runner: str | None = None,
     listener: Callable[[Outcome], None] = lambda outcome: None,
 ) -> TargetCheck:
     """Check the conformance of kernels, all without names, and random programs. `listener` is called after each.
@@ -77,28 +78,30 @@ def check_target(
             raise UnknownName(f"{target.name} has no kernel {name!r}", hint)
     chosen = tuple(one for one in every if not kernels or one.name in kernels)
     found = []
-    for outcome in chain(_kernels(target, chosen, compiler), _programs(target, programs, compiler)):
+    for outcome in chain(_kernels(target, chosen, compiler, runner), _programs(target, programs, compiler, runner)):
         found.append(outcome)
         listener(outcome)
     return TargetCheck(target.full_name, tuple(found))
 
 
-def _kernels(target: Target, kernels: tuple[Microkernel, ...], compiler: Compiler | None) -> Iterator[Outcome]:
+def _kernels(
+    target: Target, kernels: tuple[Microkernel, ...], compiler: Compiler | None, runner: str | None
+) -> Iterator[Outcome]:
     """Yield the outcome of each kernel; one is skipped if the CPU lacks a feature that it needs."""
     # Kernels of all optional features are checked.
     only = attrs.evolve(target, kernels=kernels, unavailable=(), features=target.optional_features)
-    for check in kernel_checks(only, compiler=compiler):
+    for check in kernel_checks(only, compiler=compiler, runner=runner):
         yield _outcome("kernel", check.kernel.name, check.kernel.op_name, check)
 
 
-def _programs(target: Target, count: int, compiler: Compiler | None) -> Iterator[Outcome]:
+def _programs(target: Target, count: int, compiler: Compiler | None, runner: str | None) -> Iterator[Outcome]:
     """Yield the outcome of each random program; a single one if they cannot run, or there are none."""
     stream = Draws(target).programs(count)
     try:
-        if count and (missing := missing_features((*target.info.cpu_features, *target.features))):
+        if count and (missing := missing_here(target.info, target.features, runner)):
             raise unittest.SkipTest(f"this CPU lacks {', '.join(missing)}, which code for {target.name} needs")
         while drawn := [*islice(stream, _BATCH)]:
-            trials = Trials([one.impl for one in drawn], target, compiler=compiler)
+            trials = Trials([one.impl for one in drawn], target, compiler=compiler, runner=runner)
             for number, one in enumerate(drawn):
                 yield _outcome(
                     "program", f"program {one.index}", one.op.name.partition("(")[0], partial(trials.check, number)

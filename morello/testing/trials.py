@@ -15,13 +15,15 @@ from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.ir.impl import Node
 from morello.kernels.target import Target
 from morello.run.arrays import pack, random_values, unpack
+from morello.run.elsewhere import function_of
 from morello.run.function import NativeFunction
+from morello.run.runner import find_runner
 from morello.schedule import schedule_of
 from morello.testing.batch import build_together
 from morello.testing.sanitize import Job, run_all_sanitized
 from morello.verify.check import check_results, verify
 from morello.verify.datasets import DataSet, DataSetting, data_sets
-from morello.verify.reference import Reference
+from morello.verify.reference import Reference, native_compiler
 
 #: Warnings are errors. Optimising more takes longer, and the code is the same to a compiler's front end.
 FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
@@ -47,6 +49,7 @@ class Trials:
 
     `flags` come after the target's own. With `sanitize` each also runs once under the sanitizers, on one of the
     data sets in turn, and its results are checked, too. `reference` is the installed reference_c unless given.
+    `runner` is a command that runs the programs, as for `find_runner`.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class Trials:
         sanitize: bool = False,
         seed: int = 0,
         reference: Target | None = None,
+        runner: str | None = None,
     ):
         self.impls, self.target = tuple(impls), target
-        self._compiler = compiler or find_compiler()
+        self._compiler, self._runner = compiler or find_compiler(info=target.info), find_runner(target.info, runner)
         self._flags, self._sanitize, self._seed, self._reference = tuple(flags), sanitize, seed, reference
 
     def check(self, index: int) -> None:
@@ -88,7 +92,7 @@ class Trials:
         kernels = [trial.kernel for trial in trials if trial.kernel]
         failed = build_together(kernels, self._compiler, self._flags)
         references = [trial.reference.function() for trial in trials if trial.reference]
-        build_together([one for one in references if one], self._compiler, FLAGS)
+        build_together([one for one in references if one], native_compiler(self._compiler), FLAGS)
         return [
             attrs.evolve(trial, error=failed[trial.kernel.program.name])
             if trial.kernel and trial.kernel.program.name in failed
@@ -99,8 +103,9 @@ class Trials:
     def _trial(self, index: int, impl: Node) -> _Trial:
         try:
             program = self.target.emitter.emit(impl, self.target, f"p{index}")
-            kernel = NativeFunction(impl, self.target, program, self._compiler)
-            reference = Reference(impl.spec.logical, self._compiler, self._reference, f"reference{index}")
+            kernel = function_of(impl, self.target, program, self._compiler, self._runner)
+            native = native_compiler(self._compiler)
+            reference = Reference(impl.spec.logical, native, self._reference, f"reference{index}")
             reference.function()
             return _Trial(impl, kernel, reference)
         except MorelloError as error:
@@ -130,7 +135,7 @@ class Trials:
         found: dict[int, list[np.ndarray] | VerificationError] = {}
         for kernels in by_flags.values():
             jobs = [self._job(index, kernel) for index, kernel in kernels.items()]
-            found.update(zip(kernels, run_all_sanitized(jobs, self._compiler), strict=True))
+            found.update(zip(kernels, run_all_sanitized(jobs, self._compiler, runner=self._runner), strict=True))
         return found
 
     def _job(self, index: int, kernel: NativeFunction) -> Job:

@@ -166,7 +166,7 @@ class Verification:
         self._rng = np.random.default_rng(seed)
         self._guarded = [GuardedArray(argument, self._rng) for argument in function.arguments]
         if not isinstance(reference, Reference):
-            reference = Reference(self._logical, native_compiler(function), reference)
+            reference = Reference(self._logical, native_compiler(function.compiler), reference)
         self._reference, self._unknown = reference, reference.unknown
         self._slices: list[ResultSlice] = []
         self._kept: list[_VerificationCase] | None = None

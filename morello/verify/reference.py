@@ -44,9 +44,9 @@ def reference_target() -> Target:
     return registry.target(REFERENCE_NAME)
 
 
-def native_compiler(function: NativeFunction) -> Compiler:
-    """Return the compiler for the reference: a function's, or this machine's if that is for another one."""
-    return find_compiler() if function.compiler.triple else function.compiler
+def native_compiler(compiler: Compiler) -> Compiler:
+    """Return the compiler for the reference: the program's, or this machine's if that is for another one."""
+    return find_compiler() if compiler.triple else compiler
 
 
 def implement(logical: LogicalSpec, target: Target) -> Node:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from morello.build.toolchain import available_compilers
+from morello.host import missing_features
 from morello.plugins.registry import installed
 from morello.testing import KernelCheck, kernel_checks
 
@@ -31,4 +32,7 @@ def checks() -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("check", checks())
 def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
+    target = str(check).partition("-")[0]
+    if missing := missing_features(installed().target(target).info.cpu_features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
     check()

@@ -28,6 +28,7 @@ from morello.plugins import MemoryLevel, Microkernel, Target, TargetInfo, Target
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD
 from morello.run.runner import Runner
+from morello.testing import kernel_checks
 from tools.fixtures import Cli, Write
 
 Make = Callable[..., Kernel]
@@ -248,3 +249,13 @@ def test_another_architecture(neon: Target) -> None:
     assert np.array_equal(kernel(values, values), 8 * values)
     assert kernel.bench(0).rate == "emulated by qemu-aarch64"
     assert api.build_library("o", "product", [kernel])[18] == 183  # the number of AArch64 in ELF
+
+
+@pytest.mark.slow
+def test_conformance_runs_there(neon: Target) -> None:
+    for check in kernel_checks(neon, sanitize=True):
+        check()
+    wrong = attrs.evolve(neon.kernels_by_name["Zero"], template="{out} = vdupq_n_f32(1 << (int)sizeof(int) * 8);")
+    (check,) = kernel_checks(attrs.evolve(neon, kernels=(wrong,)), sanitize=True, flags=("-w",))
+    with pytest.raises(VerificationError, match="expected 0"):
+        check()

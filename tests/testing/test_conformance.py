@@ -151,11 +151,17 @@ def test_declarations_that_disagree_with_themselves(changed: Change, fields: dic
         check(changed("ZeroBytes", **fields), count=8)
 
 
-def test_a_machine_that_lacks_a_feature() -> None:
+def test_a_machine_that_lacks_a_feature(changed: Change) -> None:
+    """Some kernels may be skipped, but it is an error if nothing can be executed."""
+    some = changed("Zero")
+    kernels = [attrs.evolve(kernel, cpu_features=("warp_drive",)) for kernel in some.kernels]
+    (lacking,) = kernel_checks(attrs.evolve(some, kernels=tuple(kernels)))
+    with pytest.raises(unittest.SkipTest, match="lacks warp_drive, which Zero needs"):
+        lacking()
     plugin = toy_plugin()
     info = attrs.evolve(plugin.info, cpu_features=("warp_drive",))
     target = Registry.of(toy_cpu=attrs.evolve(plugin, info=info)).target("toy_cpu")
-    with pytest.raises(unittest.SkipTest, match="lacks warp_drive"):
+    with pytest.raises(VerificationError, match="no kernel of toy_cpu was executed: this CPU lacks warp_drive"):
         kernel_checks(target)[0]()
 
 

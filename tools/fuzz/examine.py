@@ -13,11 +13,11 @@ import attrs
 from morello import api, crash
 from morello.errors import NoImplementation, VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
-from morello.host import missing_features
 from morello.ir.impl import Impl, Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
+from morello.run.runner import missing_here
 from morello.search.library import library
 from morello.search.session import SearchSession
 from morello.testing.textbook import Textbook
@@ -111,7 +111,7 @@ class Examiner:
         if not isinstance(impl, Node):
             return Outcome(number, self.target.name, NO_PROGRAM, brute)
         program = self.target.emitter.emit(impl, self.target, "failing")
-        if missing_features((*self.target.info.cpu_features, *program.cpu_features)):
+        if missing_here(self.target.info, program.cpu_features):
             return Outcome(number, self.target.name, NOT_RUN, brute)
         return impl, brute
 

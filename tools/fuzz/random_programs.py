@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from morello.build.toolchain import available_compilers
-from morello.host import missing_features
+from morello.build.toolchain import available_compilers, find_compiler, is_foreign
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.run.runner import missing_here
 from morello.testing.draws import Drawn, Draws
 from morello.testing.trials import FLAGS, Trials
 from tools.fuzz.isolated import outcomes
@@ -84,7 +84,7 @@ class Tally:
 def run(options: argparse.Namespace, console: Console) -> Tally:
     """Draw and run programs, the targets in turn."""
     names = options.target or TARGETS
-    draws = [Draws(installed().target(name, cpu="native"), options.seed, options.op or ()) for name in names]
+    draws = [Draws(_target(name), options.seed, options.op or ()) for name in names]
     share = -(-options.count // len(draws))
     streams = [(each, each.programs(share)) for each in draws]
     tally, compilers = Tally(draws), available_compilers()
@@ -94,14 +94,16 @@ def run(options: argparse.Namespace, console: Console) -> Tally:
         task = bar.add_task("programs", total=share * len(draws))
         for turn in range(-(-share // options.batch)):
             for number, (each, stream) in enumerate(streams):
-                drawn = list(itertools.islice(stream, options.batch))
+                drawn, info = list(itertools.islice(stream, options.batch)), each.target.info
+                compiler = compilers[(turn + number) % len(compilers)]
                 trials = Trials(
                     [one.impl for one in drawn],
                     each.target,
-                    compiler=compilers[(turn + number) % len(compilers)],
+                    compiler=find_compiler(info=info) if is_foreign(info) else compiler,
                     flags=(*FLAGS, LEVELS[turn % len(LEVELS)]),
                     sanitize=options.sanitize,
                     seed=options.seed,
+                    runner=options.runner,
                 )
                 before = len(tally.failures)
                 tally.add(each.target, drawn, [*outcomes(trials)], options.seed)
@@ -126,11 +128,13 @@ def main() -> int:
     parser.add_argument("--op", action="append", help="an operation; by default all")
     parser.add_argument("--sanitize", action="store_true", help="also run all of them under the sanitizers")
     parser.add_argument("--batch", type=int, default=BATCH, help="programs that are built together")
+    parser.add_argument("--runner", help="a command that runs the programs, by default the target's, if it has one")
     options = parser.parse_args()
     console, start = Console(), time.monotonic()
-    options.target = [name for name in options.target or TARGETS if not _lacking(name, console)]
+    options.target = [name for name in options.target or TARGETS if not _lacking(name, options.runner, console)]
     if not options.target:
-        return 0
+        console.print("nothing was executed")
+        return 1
     with tempfile.TemporaryDirectory(prefix="morello-programs-") as folder:
         os.environ.setdefault("MORELLO_CACHE_DIR", folder)
         tally = run(options, console)
@@ -144,9 +148,17 @@ def main() -> int:
     return 1 if tally.failures else 0
 
 
-def _lacking(name: str, console: Console) -> list[str]:
+def _target(name: str) -> Target:
+    """Return a target with the optional CPU features of this machine, or if it is for another one with all."""
+    target = installed().target(name)
+    if not is_foreign(target.info):
+        return installed().target(name, cpu="native")
+    return installed().target(" + ".join((name, *target.optional_features)))
+
+
+def _lacking(name: str, runner: str | None, console: Console) -> list[str]:
     """Return the CPU features that a target needs and this machine lacks, and print them if there are any."""
-    missing = missing_features(installed().target(name).info.cpu_features)
+    missing = missing_here(installed().target(name).info, (), runner)
     if missing:
         console.print(f"{name} is left out: this CPU lacks {', '.join(missing)}")
     return missing

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from morello import api
-from morello.cli.common import cc_option, complete_targets, json_option, print_json
+from morello.cli.common import cc_option, complete_targets, json_option, print_json, runner_option
 from morello.errors import MorelloError
 from morello.progress import Display, line
 from morello.report.tables import Column, print_table
 from morello.report.words import size
 
 _STATUSES = ("passed", "failed", "skipped")
-_EXECUTE_HINT = "run it on a machine that has what is missing"
+_EXECUTE_HINT = "run it on a machine that has what is missing, by --runner if need be"
 
 
 class Targets(click.Group):
@@ -90,10 +91,11 @@ def new_kernel(name: str, operation: str) -> None:
 @click.option("--kernel", "kernels", metavar="NAME", multiple=True, help="Check this kernel only, without programs.")
 @click.option("--programs", metavar="N", type=click.IntRange(0), help="Check N random programs.  [default: 20]")
 @cc_option
+@runner_option
 @json_option
 @click.pass_context
 def test(
-    ctx: click.Context, name: str, kernels: Sequence[str], programs: int | None, cc: str | None, as_json: bool
+    ctx: click.Context, name: str, kernels: Sequence[str], programs: int | None, as_json: bool, **tools: Any
 ) -> None:
     """Check that the kernels of a target, and random programs, compute their declared results.
 
@@ -102,7 +104,7 @@ def test(
     """
     number = programs if programs is not None else 0 if kernels else 20
     with CheckDisplay(name) as display:
-        report = api.check_target(name, kernels, number, cc=cc, listener=display)
+        report = api.check_target(name, kernels, number, listener=display, **tools)
     if as_json:
         print_json(report.as_dict())
     if report.count("skipped") == report.count():

@@ -74,6 +74,8 @@ def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: C
     ],
 )
 def test_tiles_compute_what_they_declare(check: KernelCheck) -> None:
+    (info,) = (one.info for one in PLUGINS.values() if one.info and str(check).startswith(one.info.name))
+    require_features(info.cpu_features)
     check()
 
 
