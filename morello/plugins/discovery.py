@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
@@ -127,17 +127,17 @@ _N = TypeVar("_N", bound=Named)
 
 
 def contributions(
-    manager: pluggy.PluginManager, hook: str, target: str, kind: type[_N], taken: Collection[str] = ()
+    manager: pluggy.PluginManager, hook: str, lineage: Sequence[str], kind: type[_N], taken: Collection[str] = ()
 ) -> dict[str, _N]:
-    """Return the answers of plugins to a hook for a target, by name.
+    """Return the answers of plugins to a hook for a target and those it derives from, by name.
 
     Raises PluginError where a hook fails, or returns something other than `kind` objects with unique names not in
     `taken`.
     """
     found: dict[str, _N] = {}
     for plugin, call in calls(manager, hook).items():
-        place = f"plugin {plugin!r}, {kind.__name__.lower()}s for target {target}"
-        for one in items(call(target=target)):
+        place = f"plugin {plugin!r}, {kind.__name__.lower()}s for target {lineage[0]}"
+        for one in (one for target in lineage for one in items(call(target=target))):
             if not isinstance(one, kind) or not one.name:
                 rule = f"they are {kind.__module__}.{kind.__name__} objects with names, not {one!r}"
                 raise PluginError(f"{place}: {rule}", remedy(plugin), plugin)

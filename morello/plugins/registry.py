@@ -136,6 +136,11 @@ class Registry:
         own = self._declarations.derived.get(target)
         return own.derives.base if own and own.derives else None
 
+    def lineage(self, target: str) -> list[str]:
+        """Return a target, and the targets that it derives from, nearest first."""
+        base = self.base_of(target)
+        return [target] if base is None else [target, *self.lineage(base)]
+
     def target(self, name: str, profile: ProfileLike | None = None, cpu: str | None = None) -> Target:
         """Return the target with a profile: a Profile, its name, its file, or "base" for costs as declared.
 

@@ -12,10 +12,12 @@ from morello_tune import MenuItem, Proposer, TuningCandidate, TuningInfo, Tuning
 from morello_tune.interface import tuning_info
 from morello_tune.menu import STANDARD, menu_for, sizes_near
 from morello_tune.proposers import proposers_for
+from morello_x86_avx2.plugin import PLUGIN as X86_AVX2
 
 from morello.errors import PluginError
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Leaf
+from morello.plugins import Registry, derive
 from morello.plugins.discovery import manager_of
 from morello.schedule import Position, Schedule, apply, schedule_text
 
@@ -88,6 +90,17 @@ def test_plugins_add_items_and_proposers() -> None:
     assert "own" in proposers_for("x86_avx2", plugins)
     assert tuning_info("x86_avx2", plugins).description
     assert not tuning_info("reference_c", plugins).description
+
+
+def test_a_derived_target_has_what_plugins_add_to_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry.of(x86_avx2=X86_AVX2, variant=derive("x86_avx2", name="variant"))
+    for module in ("interface", "menu", "proposers"):
+        monkeypatch.setattr(f"morello_tune.{module}.installed", lambda: registry)
+    item = MenuItem(name="mine", text="does nothing", edits=lambda candidate: ())
+    plugins = with_x86(TuningPlugin(target="variant", menu=[item]))
+    assert {"mine", "stream"} <= {*menu_for("variant", plugins)}
+    assert "mine" not in menu_for("x86_avx2", plugins)
+    assert tuning_info("variant", plugins) == tuning_info("x86_avx2", plugins)
 
 
 @pytest.mark.parametrize(

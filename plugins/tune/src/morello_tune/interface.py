@@ -23,6 +23,7 @@ from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.discovery import load
+from morello.plugins.registry import installed
 from morello.run.paired import Paired
 from morello.schedule import Schedule, schedule_of, schedule_text
 
@@ -307,7 +308,8 @@ def tuning_info(target: str, plugins: pluggy.PluginManager | None = None) -> Tun
 
     Raises PluginError if several plugins describe it, or one returns something else.
     """
-    found = (plugins or installed_plugins()).hook.morello_tuning(target=target)
+    hook = (plugins or installed_plugins()).hook.morello_tuning
+    found = next(filter(None, (hook(target=name) for name in installed().lineage(target))), [])
     if len(found) > 1 or not all(isinstance(one, TuningInfo) for one in found):
         rule = f"morello_tuning returns one morello_tune.TuningInfo for target {target}, not {found!r}"
         raise PluginError(rule, "uninstall or correct one of the plugins")

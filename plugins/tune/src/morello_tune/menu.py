@@ -11,6 +11,7 @@ import pluggy
 
 from morello.ir.impl import KernelCall, Loop
 from morello.plugins.discovery import contributions
+from morello.plugins.registry import installed
 from morello.rewrites.base import Rewrite, layout_name, rewrites_of
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
@@ -47,8 +48,12 @@ def menu_for(target: str, plugins: pluggy.PluginManager | None = None) -> Mappin
 
     Raises PluginError if an item of a plugin is not a MenuItem, or its name is taken.
     """
-    own = {one.name: one for one in STANDARD}
-    return {**own, **contributions(plugins or installed_plugins(), "morello_optimization_menu", target, MenuItem, own)}
+    own, lineage, manager = (
+        {one.name: one for one in STANDARD},
+        installed().lineage(target),
+        plugins or installed_plugins(),
+    )
+    return {**own, **contributions(manager, "morello_optimization_menu", lineage, MenuItem, own)}
 
 
 def any_of(items: Sequence[MenuItem]) -> MenuItem:

@@ -10,6 +10,7 @@ import pluggy
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.discovery import contributions, load
+from morello.plugins.registry import installed
 from morello.schedule import Schedule
 from morello_bounds import hooks
 from morello_bounds.hooks import Mapper, with_feedback
@@ -40,7 +41,8 @@ def mappers_for(
     if history is not None:
         standard[BO.name] = bayesian(history)
     manager = _installed() if plugins is None else plugins
-    found = {**standard, **contributions(manager, "morello_mappers", target, Mapper, {*standard, HYBRID})}
+    lineage = installed().lineage(target)
+    found = {**standard, **contributions(manager, "morello_mappers", lineage, Mapper, {*standard, HYBRID})}
     return {**found, HYBRID: hybrid([*found.values()])}
 
 

@@ -11,6 +11,7 @@ import pluggy
 from morello.errors import MorelloError, UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.plugins.discovery import contributions
+from morello.plugins.registry import installed
 from morello_tune.interface import (
     PlanRequest,
     Proposal,
@@ -36,7 +37,12 @@ def proposers_for(target: str, plugins: pluggy.PluginManager | None = None) -> M
     Raises PluginError if a proposer of a plugin is not a Proposer, or its name is taken.
     """
     own = {one.name: one for one in STANDARD}
-    return {**own, **contributions(plugins or installed_plugins(), "morello_proposers", target, Proposer, own)}
+    return {
+        **own,
+        **contributions(
+            plugins or installed_plugins(), "morello_proposers", installed().lineage(target), Proposer, own
+        ),
+    }
 
 
 def proposer(name: str | Proposer, target: str) -> Proposer:
