@@ -156,6 +156,10 @@ class Microkernel:
     flush_to_zero: bool = False
     jam: UnrollAndJam | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if self.takes and (named := parse_pattern(self.takes).op) not in (None, self.op):
+            raise ValueError(f"microkernel {self.name}: `takes` has {named}, and `op` is {self.op}: leave out `op`")
+
     @property
     def call_cost(self) -> Cost:
         """Return the cost of a call: the declared one, or else the derived one."""

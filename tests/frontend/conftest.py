@@ -9,7 +9,6 @@ import pytest
 from morello import rewrites
 from morello.frontend import SourceError
 from morello.ir.layout import row_major
-from morello.ir.ops.move import Move
 from morello.plugins import MemoryLevel, Microkernel, Target, TargetInfo, TargetPlugin
 from morello.plugins.registry import Registry
 
@@ -27,7 +26,7 @@ def tiny(name: str = "tiny", kernels: tuple[str, ...] = ("VectorMove", "ScalarMo
         ],
         rewrites=rewrites.STANDARD,
         kernels=[
-            Microkernel(name=each, op=Move(), takes="n, any, any", cost=lambda *_: 1, emit=lambda _: None)
+            Microkernel(name=each, takes="Move(n, any, any)", cost=lambda *_: 1, emit=lambda _: None)
             for each in kernels
         ],
         emitter=emit,

@@ -48,12 +48,12 @@ def test_an_invalid_size(sizes: str) -> None:
 
 
 def test_text_and_data_declare_the_same() -> None:
-    text = Microkernel(name="One", op=Matmul(), takes="1×1×1×n, any, any, f32 C", cost=lambda spec, machine: 1)
+    text = Microkernel(name="One", takes="Matmul(1×1×1×n, any, any, f32 C)", cost=lambda spec, machine: 1)
     assert text.operands == (OperandPattern(), OperandPattern(), OperandPattern(levels=("C",), dtypes=("f32",)))
     assert text.size_rules(4) == text.shape == (1, 1, 1, None)
     assert text.size_rules(3) is None
     assert text.describe() == "Matmul of 1×1×1×n on (any), (any), (f32 C)"
-    single = Microkernel(name="One", op=Matmul(), takes="1, any, any, any", cost=lambda spec, machine: 1)
+    single = Microkernel(name="One", takes="Matmul(1, any, any, any)", cost=lambda spec, machine: 1)
     assert single.size_rules(2) == (1, 1)
 
 
@@ -77,3 +77,9 @@ def test_an_operation_as_text() -> None:
 def test_a_pattern_without_a_known_operation(takes: str, rule: str) -> None:
     with pytest.raises(ValueError, match=re.escape(rule)):
         Microkernel(name="One", takes=takes, template="{out} = {src};")
+
+
+def test_two_operations() -> None:
+    rule = "microkernel One: `takes` has Move, and `op` is Matmul: leave out `op`"
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        Microkernel(name="One", op=Matmul(), takes="Move(1, any, any)", template="{out} = {src};")

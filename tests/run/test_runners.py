@@ -21,9 +21,6 @@ from morello.build.toolchain import find_compiler
 from morello.codegen.emitter import CEmitter
 from morello.errors import ToolchainError, VerificationError
 from morello.ir.layout import row_major
-from morello.ir.ops.fill import FillZero
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.move import Move
 from morello.plugins import MemoryLevel, Microkernel, Target, TargetInfo, TargetPlugin, Weights, per_vector
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD
@@ -60,30 +57,26 @@ NEON = TargetPlugin(
     kernels=(
         Microkernel(
             name="Fma",
-            op=Matmul(accumulate=True),
-            takes="1×1×1×n, f32 L1, f32 L1 row_major, f32 V row_major v4",
+            takes="MatmulAccum(1×1×1×n, f32 L1, f32 L1 row_major, f32 V row_major v4)",
             cost=per_vector(10),
             registers={"V": 2},
             template="{out} = vfmaq_f32({out}, {rhs}, vdupq_n_f32({lhs}));",
         ),
         Microkernel(
             name="Load",
-            op=Move(),
-            takes="n, f32 L1 row_major, f32 V row_major v4",
+            takes="Move(n, f32 L1 row_major, f32 V row_major v4)",
             cost=per_vector(5),
             template="{out} = {src};",
         ),
         Microkernel(
             name="Store",
-            op=Move(),
-            takes="n, f32 V row_major v4, f32 L1 row_major",
+            takes="Move(n, f32 V row_major v4, f32 L1 row_major)",
             cost=per_vector(5),
             template="{out} = {src};",
         ),
         Microkernel(
             name="Zero",
-            op=FillZero(),
-            takes="n, f32 V row_major v4",
+            takes="FillZero(n, f32 V row_major v4)",
             cost=per_vector(1),
             template="{out} = vdupq_n_f32(0);",
         ),

@@ -9,7 +9,7 @@ from morello.ir.dtypes import DType
 from morello.ir.layout import PhysicalDim
 from morello.ir.numbers import Mask, Num, product
 from morello.ir.ops.broadcast import Broadcast
-from morello.ir.ops.fill import Fill, FillZero
+from morello.ir.ops.fill import Fill
 from morello.ir.ops.move import OnePrefix
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
@@ -58,19 +58,17 @@ def _fill_memory(site: KernelSite) -> None:
 
 
 _ZEROING = (
-    touching_kernel(name="ValueZero", op=FillZero(), takes="1, RF/L1", template="{out} = 0;"),
+    touching_kernel(name="ValueZero", takes="FillZero(1, RF/L1)", template="{out} = 0;"),
     Microkernel(
         name="VectorZero",
-        op=FillZero(),
-        takes="n, VRF",
+        takes="FillZero(n, VRF)",
         when=lambda spec: spec.operand(0).vectors == 1,
         cost=per_vector(HALF_CYCLE),
         template="{out} = ({out_type}){{0}};",
     ),
     touching_kernel(
         name="MemsetZero",
-        op=FillZero(),
-        takes=f"n, {_MEMORIES}",
+        takes=f"FillZero(n, {_MEMORIES})",
         # Unlike in [Kaufman2025], every line is touched; a call takes half a cycle.
         emit=_zero_memory,
     ),

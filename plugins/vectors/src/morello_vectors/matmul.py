@@ -7,7 +7,6 @@ from functools import partial
 
 from morello.ir.dtypes import BF16, F32
 from morello.ir.numbers import Num
-from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
@@ -93,7 +92,6 @@ def _with_vectors(name: str, vector: int, types: str) -> Microkernel:
     value, vectors = types.replace("VRF", "RF/L1").split(" v")[0], types
     return Microkernel(
         name=name,
-        op=Matmul(accumulate=True),
         takes=_takes(vector, value, vectors, vectors),
         same=("dtype", "lanes"),
         cost=_cost,
@@ -106,7 +104,6 @@ def _widening(name: str, scalar: int, vector: int) -> Microkernel:
     """Return a scalar from one input times vectors from the other, of a type narrower than that of the sums."""
     return Microkernel(
         name=name,
-        op=Matmul(accumulate=True),
         takes=_takes(vector, "RF/L1", f"{_NARROW} L1/VRF", f"{_WIDE} VRF"),
         when=lambda spec: _widens(spec, scalar, vector),
         cost=_widening_cost(vector),
@@ -122,7 +119,8 @@ def _names(vector: int) -> tuple[str, str]:
 
 def _takes(vector: int, value: str, vectors: str, sums: str) -> str:
     """Return the pattern of a product whose vectors come from this input."""
-    return f"1×1×1×n, {value}, {vectors}, {sums}" if vector == 1 else f"1×n×1×1, {vectors}, {value}, {sums}"
+    taken = f"1×1×1×n, {value}, {vectors}, {sums}" if vector == 1 else f"1×n×1×1, {vectors}, {value}, {sums}"
+    return f"MatmulAccum({taken})"
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
@@ -132,8 +130,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     return (
         Microkernel(
             name="MultAdd",
-            op=Matmul(accumulate=True),
-            takes="1×1×1×1, RF/L1, RF/L1, RF/L1",
+            takes="MatmulAccum(1×1×1×1, RF/L1, RF/L1, RF/L1)",
             cost=_mult_add_cost(*((1, 6) if 64 in vectors else (2, 30))),
             template=_mult_add,
         ),

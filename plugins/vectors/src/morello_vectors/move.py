@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.numbers import Num
-from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, per_vector, touching
@@ -94,30 +93,26 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     return (
         touching_kernel(
             name="Assign",
-            op=Move(),
-            takes="1, RF/L1, RF/L1",
+            takes="Move(1, RF/L1, RF/L1)",
             same=("dtype",),
             template="{out} = {src};",
         ),
         Microkernel(
             name="CastBf16F32",
-            op=Move(),
-            takes="1, bf16 RF/L1, f32 RF/L1",
+            takes="Move(1, bf16 RF/L1, f32 RF/L1)",
             cost=touching(4 * HALF_CYCLE),
             template=cast,
         ),
         Microkernel(
             name="Cast",
-            op=Move(),
-            takes="1, RF/L1, RF/L1",
+            takes="Move(1, RF/L1, RF/L1)",
             when=_other_cast,
             cost=_cast_cost,
             template=cast,
         ),
         Microkernel(
             name="VectorMove",
-            op=Move(),
-            takes="n, L1/VRF, L1/VRF",
+            takes="Move(n, L1/VRF, L1/VRF)",
             same=("dtype", "layout"),
             when=_same_vectors,
             cost=per_vector(HALF_CYCLE),
@@ -125,8 +120,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         ),
         Microkernel(
             name="VectorCast",
-            op=Move(),
-            takes="n, L1/VRF, L1/VRF",
+            takes="Move(n, L1/VRF, L1/VRF)",
             same=("layout",),
             when=_casts(widest),
             cost=_vector_cast_cost,
@@ -135,8 +129,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         ),
         Microkernel(
             name="VectorInterleaveBf16F32",
-            op=Move(),
-            takes="n, bf16 L1/VRF, f32 VRF",
+            takes="Move(n, bf16 L1/VRF, f32 VRF)",
             when=_to_odd_even,
             # A shift and a mask take a cycle together: [Kaufman2025]'s cost for a vector of bf16.
             cost=lambda spec, machine: touching()(spec, machine) + HALF_CYCLE * spec.operand(1).vectors // 2,

@@ -119,8 +119,7 @@ def dots(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
 PAIRS = (
     Microkernel(
         name="PairBroadcastVecMultAdd",
-        op=Matmul(accumulate=True),
-        takes=f"1×1×2×n, {FACTORS} RF/L1, {FACTORS} L1/VRF col_major, i32/u32 VRF row_major",
+        takes=f"MatmulAccum(1×1×2×n, {FACTORS} RF/L1, {FACTORS} L1/VRF col_major, i32/u32 VRF row_major)",
         when=_twice_as_many,
         cost=_pair_cost,
         registers={"VRF": 2},

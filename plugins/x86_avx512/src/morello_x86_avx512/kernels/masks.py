@@ -9,8 +9,6 @@ from morello_vectors.convert import unsigned
 
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
@@ -100,8 +98,7 @@ _TYPES = "/".join(INTEGERS)
 KERNELS = (
     Microkernel(
         name="MaskedMove",
-        op=Move(),
-        takes="n, L1, L1",
+        takes="Move(n, L1, L1)",
         same=("dtype", "layout"),
         when=lambda spec: _has_tail(spec, 0),
         cost=_cost(0, 2),
@@ -110,8 +107,7 @@ KERNELS = (
     ),
     Microkernel(
         name="MaskedBroadcastMultAdd",
-        op=Matmul(accumulate=True),
-        takes=f"1×1×1×n, {_TYPES} RF/L1, {_TYPES} L1 row_major, {_TYPES} L1 row_major",
+        takes=f"MatmulAccum(1×1×1×n, {_TYPES} RF/L1, {_TYPES} L1 row_major, {_TYPES} L1 row_major)",
         same=("dtype",),
         when=lambda spec: _has_tail(spec, 2),
         cost=_cost(2, 4),

@@ -7,7 +7,6 @@ from morello_vectors.convert import word_of
 from morello_x86.kernels.spelling import PREFIX
 
 from morello.ir.numbers import Num
-from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel
@@ -41,8 +40,7 @@ def _kernel(instruction: Instruction) -> Microkernel:
     lhs, rhs, out = instruction.types
     return Microkernel(
         name=f"Broadcast{instruction.adds.name}",
-        op=Matmul(accumulate=True),
-        takes=f"1×1×{instruction.adds.taken}×n, {lhs} RF/L1, {rhs} L1/VRF col_major, {out} VRF row_major",
+        takes=f"MatmulAccum(1×1×{instruction.adds.taken}×n, {lhs} RF/L1, {rhs} L1/VRF col_major, {out} VRF row_major)",
         when=fits,
         cost=cost,
         registers={"VRF": 2},
