@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
 from morello.testing.draws import made_for
 
-TARGETS = ("x86_avx2", "x86_avx512")
+TARGETS = ("x86_avx2", "x86_avx512", "riscv_rvv128", "riscv_rvv256")
 
 NONE, SCALAR, FUSED, VECTOR = "–", "scalar", "fused", "vector"
 #: From worst to best.
@@ -87,6 +87,12 @@ class Survey:
             if self._known[key] != VECTOR:
                 self._known[key] = max(self._known[key], self._by_rewrites(op, dtypes, shape), key=ORDER.index)
         return self._known[key]
+
+    def graph(self, text: str, dtype: str) -> str:
+        """Return the best there is for a graph whose operands have a data type."""
+        far = f"{dtype}, {self._far}"
+        logical = parse_spec(text.format(f"({far})", far), self._target).logical
+        return self.best(logical.op, tuple(state.dtype for state in logical.states), logical.shape)
 
     def _by_kernels(self, op: Operation, dtypes: tuple[DType, ...], rank: int) -> str:
         found = NONE
@@ -225,52 +231,46 @@ def kinds(op: Operation, mix: str) -> tuple[DType, ...] | None:
     return tuple(BY_NAME[output if one.writes else next(named)] for one in declared)
 
 
-def cell(survey: Survey, op: Operation, dtypes: tuple[DType, ...] | None) -> str:
-    """Return what a cell says: nothing where the operation does not take the data types."""
+#: Data types of a Spec of an operation, by the words of a row.
+Types = dict[str, tuple[DType, ...]]
+
+
+def types_of(op: Operation) -> Types:
+    """Return the data types that operands may have: all the same, and those in which inputs differ from the output."""
+    found: Types = {str(one): (one,) * len(op.operands(len(usual(op)))) for one in ALL}
+    if op.name == "Move":
+        found |= {f"{one} → {other}": (one, other) for one, other in itertools.permutations(ALL, 2)}
+    else:
+        found |= {mix: dtypes for mix in MIXED if (dtypes := kinds(op, mix))}
     shape = usual(op)
-    return "" if dtypes is None or op.check(shape, dtypes) else survey.best(op, dtypes, shape)
+    return {words: dtypes for words, dtypes in found.items() if not op.check(shape, dtypes)}
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    kept = [row for row in rows if any(row[1:])]
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *kept)] + [""]
+def grouped(name: str, answers: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+    """Yield the rows of an operation: one for all types with the same answers."""
+    for found in dict.fromkeys(answers.values()):
+        yield [name, ", ".join(words for words, own in answers.items() if own == found), *found]
 
 
-def of_target(target: Target) -> list[str]:
-    survey = Survey(target)
-    ops = [op for op in operations() if op.name != "Move"]
-    alike = [
-        [f"`{op}`", *(cell(survey, op, (dtype,) * len(op.operands(len(usual(op))))) for dtype in ALL)] for op in ops
-    ]
-    mixed = [[f"`{op}`", *(cell(survey, op, kinds(op, mix)) for mix in MIXED)] for op in ops]
-    move = OPERATIONS["Move"]
-    moves = [[f"from {one}", *(cell(survey, move, (one, other)) for other in ALL)] for one in ALL]
-    graphs = [[name, *(graph(survey, target, text, kind) for kind in ("f32", "bf16"))] for name, text in GRAPHS.items()]
-    names = [str(dtype) for dtype in ALL]
-    return [
-        f"## {target.name}\n\nOperands of one data type:\n",
-        *table(["operation", *names], alike),
-        "Inputs of other types than the output:\n",
-        *table(["operation", *MIXED], mixed),
-        "`Move`, by data types:\n",
-        *table(["", *(f"to {name}" for name in names)], moves),
-        "Graphs of operations, all operands of one type, the one that runs first first:\n",
-        *table(["operations", "f32", "bf16"], graphs),
-    ]
+def table(head: str, rows: Iterable[Sequence[str]]) -> list[str]:
+    heads = [head, "data types", *TARGETS]
+    return [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)] + [""]
 
 
-def graph(survey: Survey, target: Target, text: str, dtype: str) -> str:
-    logical = parse_spec(
-        text.format(f"({dtype}, {target.levels[-1].name})", f"{dtype}, {target.levels[-1].name}"), target
-    ).logical
-    return survey.best(logical.op, tuple(state.dtype for state in logical.states), logical.shape)
+def of_operation(surveys: Sequence[Survey], op: Operation) -> Iterator[list[str]]:
+    best = {words: tuple(one.best(op, dtypes, usual(op)) for one in surveys) for words, dtypes in types_of(op).items()}
+    return grouped(f"`{op}`", best)
+
+
+def of_graph(surveys: Sequence[Survey], name: str, text: str) -> Iterator[list[str]]:
+    return grouped(name, {dtype: tuple(one.graph(text, dtype) for one in surveys) for dtype in ("f32", "bf16")})
 
 
 INTRODUCTION = """\
 # Primitives
 
-The kernels and rewrites of each target, by operation and data type. This page is written by
-`python -m tools.primitives`, from the patterns of the kernels and the steps of the rewrites.
+The kernels and rewrites of each target, by operation and data type: that of all operands, or of inputs → output. This
+page is written by `python -m tools.primitives`, from the patterns of the kernels and the steps of the rewrites.
 
 | cell | means |
 |---|---|
@@ -278,7 +278,6 @@ The kernels and rewrites of each target, by operation and data type. This page i
 | fused | no kernel, but rewrites lead to operations that have one or are fused themselves |
 | scalar | a kernel takes single values, or rewrites lead to one that does |
 | – | not supported |
-| empty | the operation does not take these data types |
 
 An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. See
 [the language](language.md#operations) for their meaning.
@@ -286,10 +285,15 @@ An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_a
 
 
 def page() -> str:
-    lines = [INTRODUCTION]
-    for name in TARGETS:
-        lines += of_target(installed().target(name))
-    return "\n".join(lines)
+    surveys = [Survey(installed().target(name)) for name in TARGETS]
+    return "\n".join(
+        [
+            INTRODUCTION,
+            *table("operation", itertools.chain.from_iterable(of_operation(surveys, op) for op in operations())),
+            "Graphs of operations, the one that runs first first:\n",
+            *table("operations", itertools.chain.from_iterable(of_graph(surveys, *one) for one in GRAPHS.items())),
+        ]
+    )
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
     python -m tools.fuzz.cells [--target NAME]
 
-Exit code 1 if anything differs. tests/search runs the same on every third cell.
+Exit code 1 if anything differs. tests/search runs the same on every ninth cell.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GRAPHS = {
 
 @attrs.frozen
 class PageRow:
-    """A row of a table of the page: the heads of its nonempty cells, and their words."""
+    """A row of a table of the page for one target: data types, and the word of their cell."""
 
     target: str
     name: str
@@ -58,16 +58,13 @@ class PageRow:
 
 
 def rows() -> Iterator[PageRow]:
-    """Yield the rows of the page."""
-    for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
-        target, *lines = section.splitlines()
-        tables = [[*lines] for bar, lines in itertools.groupby(lines, lambda line: line.startswith("|")) if bar]
-        for head, _, *body in tables:
-            for line in body:
-                name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-                heads = [cell.strip() for cell in head.strip("|").split("|")][1:]
-                filled = tuple((column, cell) for column, cell in zip(heads, cells, strict=True) if cell)
-                yield PageRow(target, name.strip("`"), filled)
+    """Yield the rows of the page, each target's for itself."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    for line in lines:
+        name, *rest = (cell.strip() for cell in line.strip("|").split("|"))
+        if len(rest) == 1 + len(TARGETS) and rest[0] not in ("data types", "---"):
+            for target, cell in zip(TARGETS, rest[1:], strict=True):
+                yield PageRow(target, name.strip("`"), tuple((types, cell) for types in rest[0].split(", ")))
 
 
 def sample(every: int) -> Iterator[PageRow]:
@@ -83,8 +80,6 @@ def text_of(row: PageRow, column: str, level: str) -> str:
     """Return the Spec of a cell, with all operands in one level."""
     if row.name in GRAPHS:
         return GRAPHS[row.name].format(f"({column}, {level})", f"{column}, {level}")
-    if row.name.startswith("from "):
-        return f"Move(1×2, ({row.name[5:]}, {level}), ({column[3:]}, {level}), serial)"
     op = by_name(row.name.split("[")[0])
     padded = "padding" in row.name or op.name == "Pad"
     # Parts are as long as the last dimension.
