@@ -9,12 +9,14 @@ from typing import Any
 
 import attrs
 
+from morello.build.toolchain import architecture, is_foreign
 from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import BASE, Target
 from morello.plugins.discovery import Disabled, PluginInfo
 from morello.plugins.registry import Registry, installed
+from morello.run.runner import find_runner
 
 
 @attrs.frozen
@@ -31,7 +33,9 @@ class ProfileDescription:
 
 @attrs.frozen
 class TargetDescription:
-    """A target with the chosen profile. `missing` are features that this machine lacks.
+    """A target with the chosen profile. `missing` are features, or the architecture, that this machine lacks.
+
+    `runner` is the command that runs its programs elsewhere, if any.
 
     `extended_by` counts the contributions of other plugins by kind. `base` is the target that it derives from.
     """
@@ -42,6 +46,7 @@ class TargetDescription:
     missing: list[str]
     extended_by: Sequence[tuple[PluginInfo, Mapping[str, int]]]
     base: str | None = None
+    runner: str | None = None
 
     @property
     def optional_features(self) -> dict[str, dict[str, Any]]:
@@ -67,6 +72,7 @@ class TargetDescription:
             "profiles": [attrs.asdict(one) for one in self.profiles],
             "cpu_features": list(target.info.cpu_features),
             "missing_on_this_machine": self.missing,
+            "runner": self.runner,
             "optional_features": self.optional_features,
             "cost_unit": target.info.cost_unit or None,
             "units_per_cycle": target.info.units_per_cycle,
@@ -134,9 +140,12 @@ def describe_target(name: str, registry: Registry | None = None) -> TargetDescri
         if plugin != owner and kind != "operation":
             contributed[plugin][kind] += 1
     extended_by = [(plugins[plugin], counts) for plugin, counts in sorted(contributed.items())]
-    missing = missing_features(target.info.cpu_features)
+    runner, missing = find_runner(target.info), list[str]()
+    if runner is None:
+        foreign = [architecture(target.info.triple)] if is_foreign(target.info) else []
+        missing = foreign or missing_features(target.info.cpu_features)
     profiles, base = _profiles(name, registry), registry.base_of(name)
-    return TargetDescription(target, plugins[owner], profiles, missing, extended_by, base)
+    return TargetDescription(target, plugins[owner], profiles, missing, extended_by, base, runner and str(runner))
 
 
 def _profiles(target: str, registry: Registry) -> list[ProfileDescription]:

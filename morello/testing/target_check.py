@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from morello.build.toolchain import Compiler
-from morello.errors import MorelloError, SpecError, UnknownName, suggestion
+from morello.errors import MorelloError, SpecError, UnknownName, VerificationError, suggestion
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.run.runner import missing_here
@@ -68,8 +68,11 @@ def check_target(
 ) -> TargetCheck:
     """Check the conformance of kernels, all without names, and random programs. `listener` is called after each.
 
-    Raises UnknownName for a kernel that the target does not have.
+    Raises UnknownName for a kernel that the target does not have, and MorelloError if its programs cannot run here.
     """
+    if missing := missing_here(target.info, (), runner):
+        what = f"no code of {target.name} was executed: this CPU lacks {', '.join(missing)}"
+        raise VerificationError(what, "use a machine that has them, by --runner if need be")
     every = (*target.kernels, *target.unavailable)
     names = [kernel.name for kernel in every]
     for name in kernels:
@@ -95,20 +98,16 @@ def _kernels(
 
 
 def _programs(target: Target, count: int, compiler: Compiler | None, runner: str | None) -> Iterator[Outcome]:
-    """Yield the outcome of each random program; a single one if they cannot run, or there are none."""
+    """Yield the outcome of each random program; a single one if there are none."""
     stream = Draws(target).programs(count)
     try:
-        if count and (missing := missing_here(target.info, target.features, runner)):
-            raise unittest.SkipTest(f"this CPU lacks {', '.join(missing)}, which code for {target.name} needs")
         while drawn := [*islice(stream, _BATCH)]:
             trials = Trials([one.impl for one in drawn], target, compiler=compiler, runner=runner)
             for number, one in enumerate(drawn):
-                yield _outcome(
-                    "program", f"program {one.index}", one.op.name.partition("(")[0], partial(trials.check, number)
-                )
-    except (unittest.SkipTest, SpecError) as error:
-        status = "skipped" if isinstance(error, unittest.SkipTest) else "failed"
-        yield Outcome("program", "random programs", "", status, str(error))
+                operation = one.op.name.partition("(")[0]
+                yield _outcome("program", f"program {one.index}", operation, partial(trials.check, number))
+    except SpecError as error:
+        yield Outcome("program", "random programs", "", "failed", str(error))
 
 
 def _outcome(kind: Kind, name: str, operation: str, check: Callable[[], None]) -> Outcome:

@@ -21,7 +21,7 @@ from morello.cli import kernels
 from morello.cli.app import DISTRIBUTIONS, core_commands
 from morello.commands import GROUPS
 from morello.ir.ops import by_name
-from morello.plugins import Microkernel, TargetPlugin
+from morello.plugins import Microkernel, TargetPlugin, derive
 from morello.plugins.registry import Registry
 
 from .conftest import BYTES
@@ -92,6 +92,18 @@ def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
     assert "extended by plugin extra" in cli("targets", "reference_c").stdout
     (target,) = json.loads(cli("targets", "--json").stdout)["targets"]
     assert [(one["name"], one["contributes"]) for one in target["extended_by"]] == [("extra", {"microkernel": 1})]
+
+
+@pytest.mark.parametrize(("command", "runs", "missing"), [("env", "env", []), ("no_such_runner", "no", ["mips"])])
+def test_targets_of_another_architecture(cli, monkeypatch, command, runs, missing):
+    far = derive("reference_c", name="far", triple="mips-linux-musl", runners=(command,))
+    registry = Registry.of(reference_c=plugin, far=far)
+    monkeypatch.setattr("morello.api.targets.installed", lambda: registry)
+    (row,) = [line for line in cli("targets").stdout.splitlines() if line.startswith("far ")]
+    assert row.split()[-1] == runs
+    described = json.loads(cli("targets", "far", "--json").stdout)
+    assert (described["missing_on_this_machine"], described["derived_from"]) == (missing, "reference_c")
+    assert ("this machine lacks mips" if missing else "`env` runs it") in cli("targets", "far").stdout
 
 
 def test_targets_reports_a_faulty_plugin(cli, refused, monkeypatch):
@@ -239,7 +251,8 @@ def test_commands_do_no_more_than_the_api() -> None:
     page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     table = page.split("## Commands")[1].split("\n## ")[0]
     rows = {
-        name: re.findall(r"`([\w.]+)`", names) for name, names in re.findall(r"^\| `([\w ]+)` \| (.*) \|$", table, re.M)
+        name: re.findall(r"`([\w.]+)`", names)
+        for name, names in re.findall(r"^\| `([\w -]+)` \| (.*) \|$", table, re.M)
     }
     found = {
         name: source for one, command in core_commands().items() for name, source in subcommands(one, command.load())

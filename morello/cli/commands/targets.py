@@ -189,7 +189,7 @@ def _print_list(targets: Sequence[api.TargetDescription]) -> None:
             one.target.profile,
             ", ".join(f"{level.name} {size(level.capacity)}" for level in one.target.levels),
             f"{len(one.target.kernels)}",
-            "no" if one.missing else "yes",
+            "no" if one.missing else one.runner or "yes",
         )
         for one in targets
     ]
@@ -199,7 +199,8 @@ def _print_list(targets: Sequence[api.TargetDescription]) -> None:
 
 def _print(described: api.TargetDescription) -> None:
     target, owner, missing = described.target, described.plugin, described.missing
-    runs = f"this machine lacks {', '.join(missing)}" if missing else "this machine can run it"
+    runs = f"`{described.runner}` runs it" if described.runner else "this machine can run it"
+    runs = f"this machine lacks {', '.join(missing)}" if missing else runs
     click.echo(f"{target.full_name}: {target.info.description}")
     click.echo(f"plugin {owner.name} ({owner}); {runs}")
     if described.base:
