@@ -54,8 +54,7 @@ _DECLARED_PER_LINE = 8
 class CEmitter:
     """Base of emitters. Subclasses give the compiler flags, includes and vector types.
 
-    `memories` are C expressions, by level, for the starts of software-managed memories. A function begins with the
-    lines of `prologue` and ends with those of `epilogue`.
+    `memories` are C expressions, by level, for the starts of software-managed memories.
     """
 
     #: What kernels ask for by `KernelSite.instructions`: a table of the CPU's primitives, of a type that they know.
@@ -63,8 +62,6 @@ class CEmitter:
     flags: tuple[str, ...] = ()
     includes: tuple[str, ...] = ("stddef.h", "stdint.h", "string.h")
     memories: Mapping[str, str] = MappingProxyType({})
-    prologue: tuple[str, ...] = ()
-    epilogue: tuple[str, ...] = ()
 
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
         """Return `impl` as a C function called `name`; `signature` gives names and order of its parameters.
@@ -125,24 +122,24 @@ class Emission:
         self._quiet = 0
         #: Outer names that the current parallel loop uses.
         self._used: set[str] = set()
+        #: First and last statements of the current function, in order.
+        self._around: dict[tuple[str, str], None] = {}
 
     def program(self) -> Program:
         parameters, views = self._parameters()
         operands = self.signature.in_spec_order(parameters)
         with ExitStack() as stack:
-            self._lines(self.emitter.prologue)
             loaded = [self._enter(view, parameter, stack) for view, parameter in zip(views, operands, strict=True)]
             stack.enter_context(self.writer.variables(name for view in loaded for name in view.buffer.variables or ()))
             self._node(self.impl, loaded)
             for view, parameter, inside in zip(views, operands, loaded, strict=True):
                 if inside is not view and parameter.writes:
                     self._lines(transfers(inside, view, self, store=True))
-            self._lines(self.emitter.epilogue)
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         interface = self._interface(parameters)
         function = CWriter()
-        with function.block(interface.prototype):
+        with function.block(interface.prototype), function.around(self._around):
             function.add(self.writer)
         setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
         code = "\n".join([*self._parallel.functions, function.text(), *setter])
@@ -184,6 +181,10 @@ class Emission:
         """Define the static function `name` as `text` in the file; return its name."""
         self._helpers[name] = text
         return name
+
+    def enclose(self, first: str, last: str) -> None:
+        """Begin the current function, or a thread's share of a loop, with one statement and end it with another."""
+        self._around[first, last] = None
 
     def uses(self, names: Iterable[str]) -> None:
         """Record names that code uses, for the function of a parallel loop to capture."""
@@ -429,11 +430,11 @@ class Emission:
 
     def _aside(self, emit: Callable[[], None]) -> LoopCode:
         """Return the code that `emit` prints, with its own workspace counted from 0."""
-        writer, held, most, used = self.writer, self._held, self._most_held, self._used
-        self.writer, self._held, self._most_held, self._used = CWriter(), 0, 0, set()
+        writer, held, most, used, around = self.writer, self._held, self._most_held, self._used, self._around
+        self.writer, self._held, self._most_held, self._used, self._around = CWriter(), 0, 0, set(), {}
         emit()
-        body = LoopCode(self.writer, frozenset(self._used), self._most_held)
-        self.writer, self._held, self._most_held, self._used = writer, held, most, used
+        body = LoopCode(self.writer, frozenset(self._used), self._most_held, (*self._around,))
+        self.writer, self._held, self._most_held, self._used, self._around = writer, held, most, used, around
         return body
 
     def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:

@@ -36,11 +36,15 @@ class Range:
 
 @attrs.frozen
 class LoopCode:
-    """The code of a loop's body, the outer names that it uses, and the workspace it needs, in bytes."""
+    """The code of a loop's body, the outer names that it uses, and the workspace it needs, in bytes.
+
+    `around` are pairs of statements, for the start and the end of each thread's share.
+    """
 
     code: CWriter
     names: frozenset[str]
     workspace: int
+    around: tuple[tuple[str, str], ...]
 
 
 class ParallelLoops:
@@ -108,7 +112,8 @@ class ParallelLoops:
             for variable in captured:
                 shift = f" + {names.thread} * {body.workspace}" if variable.name == self._workspace_name else ""
                 values.append(f"{names.loop}->{variable.name}{shift}")
-            writer.line(f"{name}_tiles({', '.join([*values, names.first, names.end])});")
+            with writer.around(body.around):
+                writer.line(f"{name}_tiles({', '.join([*values, names.first, names.end])});")
         return writer.text()
 
 

@@ -75,6 +75,16 @@ class CWriter:
             if name not in used:
                 self.line(f"(void){name};")
 
+    @contextmanager
+    def around(self, statements: Iterable[tuple[str, str]]) -> Generator[None]:
+        """Put pairs of statements around the lines written in the context, the first pair outermost."""
+        pairs = [*statements]
+        for first, _ in pairs:
+            self.line(first)
+        yield
+        for _, last in reversed(pairs):
+            self.line(last)
+
     def add(self, other: CWriter) -> None:
         """Add the lines of another writer, at the depth of this one."""
         for line in other.text().splitlines():

@@ -98,7 +98,7 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
     if isinstance(part, LayoutNode):
         layout = read_layout(source, part)
         return "layout", lambda rank: layout
-    for level in target.levels:
+    for level in target.operand_levels:
         if level.name == part:
             return "memory level", level
     if part in target.dtypes:
@@ -115,7 +115,7 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
 def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str], first: bool) -> SourceError:
     """Return the error for an unknown property, as the kind that was probably meant."""
     kinds: dict[str, tuple[list[str], str]] = {
-        "memory level": ([level.name for level in target.levels], _levels(target)),
+        "memory level": ([level.name for level in target.operand_levels], _levels(target)),
         "data type": ([*target.dtypes], f"data types are {', '.join(target.dtypes)}"),
         "layout": ([*NAMED, "layout"], f"layouts are {', '.join(NAMED)}, layout[...]"),
         "vector size": ([], "vector sizes are written v4, v8, ..."),
@@ -136,7 +136,7 @@ def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str],
 
 
 def _levels(target: Target) -> str:
-    return f"{target.name} has the levels {', '.join(level.name for level in target.levels)}"
+    return f"{target.name} has the levels {', '.join(level.name for level in target.operand_levels)}"
 
 
 def _layout(

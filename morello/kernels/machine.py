@@ -19,7 +19,7 @@ from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 
-LevelKind = Literal["scalar", "vector", "cache", "memory"]
+LevelKind = Literal["scalar", "vector", "temporaries", "cache", "memory"]
 #: What kernels cost, for their cost functions to read: rows of integers by a table's name.
 Tables: TypeAlias = Mapping[str, tuple[tuple[int, ...], ...]]
 
@@ -28,7 +28,8 @@ Tables: TypeAlias = Mapping[str, tuple[tuple[int, ...], ...]]
 class MemoryLevel:
     """One level of the memory hierarchy.
 
-    `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds buffers. `unit`
+    `scalar` and `vector` levels are registers; so is one of `temporaries`, which holds those of kernels and no operands,
+    such as the tiles of a matrix unit; a `cache` is managed by the hardware; a `memory` holds buffers. `unit`
     is the granularity of allocations in bytes: a register or a cache line. `hit_cost` is the cost of touching one line,
     `miss_cost` the additional cost of each run of adjacent lines, and `start_cost` that of each tensor: the latency of
     its first line, which nothing hides. `vectors` are the sizes in bytes of the vectors a vector level holds.
@@ -57,7 +58,7 @@ class MemoryLevel:
 
     @property
     def is_register(self) -> bool:
-        return self.kind in ("scalar", "vector")
+        return self.kind in ("scalar", "vector", "temporaries")
 
     @property
     def grid(self) -> LimitGrid:
@@ -137,6 +138,11 @@ class Machine:
         return {level.name: level for level in self.levels}
 
     @cached_property
+    def operand_levels(self) -> tuple[MemoryLevel, ...]:
+        """Return the levels that hold operands, not only temporaries."""
+        return tuple(level for level in self.levels if level.kind != "temporaries")
+
+    @cached_property
     def grids(self) -> tuple[LimitGrid, ...]:
         """Return the values that limits of each level can have."""
         return tuple(level.grid for level in self.levels)
@@ -148,6 +154,14 @@ class Machine:
         except KeyError:
             names = ", ".join(level.name for level in self.levels)
             raise SpecError(f"unknown memory level {name!r}", f"{self.name} has the levels {names}") from None
+
+    def operand_level(self, name: str) -> MemoryLevel:
+        """Return a level that holds operands. Raises SpecError for others."""
+        level = self.level(name)
+        if level not in self.operand_levels:
+            names = ", ".join(one.name for one in self.operand_levels)
+            raise SpecError(f"{name} holds temporaries of kernels, and no operands", f"operands are in {names}")
+        return level
 
     def check_operation(self, op: Operation) -> None:
         """Raise SpecError for an operation that the target does not have: it may be one of another registry."""
@@ -228,9 +242,9 @@ class Machine:
     ) -> OperandState:
         """Return an operand state as this level has it, without a layout in scalar registers.
 
-        Raises SpecError for a vector size in a level that holds no vectors.
+        Raises SpecError for a level without operands, and for a vector size in one that holds no vectors.
         """
-        kind = self.level(level).kind
+        kind = self.operand_level(level).kind
         if vector is not None and kind != "vector":
             raise SpecError(f"v{vector} in {level}, which holds no vectors", f"drop v{vector}")
         if kind == "scalar":

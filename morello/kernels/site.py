@@ -46,6 +46,9 @@ class Printer(Protocol):
         """Define the static function `name` as `text` in the file; return its name."""
         ...
 
+    def enclose(self, first: str, last: str) -> None:
+        """Begin the function that code is printed in with one statement, and end it with another."""
+
     def uses(self, names: Iterable[str]) -> None:
         """Note the buffers and variables that an operand's address names."""
 
@@ -157,3 +160,7 @@ class KernelSite:
     def helper(self, name: str, text: str) -> str:
         """Define the static function `name` as `text` in the file; return its name."""
         return self._printer.helper(name, text)
+
+    def enclose(self, first: str, last: str) -> None:
+        """Begin the function, or a thread's share of a parallel loop, with one statement and end it with another."""
+        self._printer.enclose(first, last)

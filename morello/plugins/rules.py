@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from morello.ir.dtypes import NAME, DType
 from morello.ir.limits import grid_rule
 from morello.ir.ops.base import Operation
 from morello.kernels import template
-from morello.kernels.machine import MemoryLevel, Weights
+from morello.kernels.machine import LevelKind, MemoryLevel, Weights
 from morello.kernels.microkernel import Microkernel, UnrollAndJam
 from morello.kernels.pattern import Multiple, OperandPattern
 from morello.kernels.target import Metric, Target
@@ -164,8 +164,8 @@ def level(level: object, target: Target) -> str | None:
     names = Counter(getattr(other, "name", "") for other in target.levels)
     if not level.name.isidentifier() or names[level.name] > 1:
         return "a level's name is an identifier that no other level has"
-    if level.kind not in ("scalar", "vector", "cache", "memory"):
-        return "its kind is scalar, vector, cache or memory"
+    if level.kind not in get_args(LevelKind):
+        return f"its kind is one of {', '.join(get_args(LevelKind))}"
     if level.unit < 1 or level.capacity < level.unit:
         return "its capacity holds at least one unit, and a unit at least one byte"
     if rule := grid_rule(level.grid):
@@ -180,8 +180,10 @@ def level(level: object, target: Target) -> str | None:
         return "vector levels, and no others, list vector sizes"
     if any(size < 1 or size & (size - 1) or size > level.unit for size in level.vectors):
         return "vector sizes are powers of two and fit into a register"
-    unknown = [name for name in level.destinations if name not in names]
-    return f"its destination {unknown[0]} is not a level of the target ({', '.join(names)})" if unknown else None
+    held = [other for other in target.levels if isinstance(other, MemoryLevel) and other.kind != "temporaries"]
+    known = [other.name for other in held]
+    unknown = [name for name in level.destinations if name not in known]
+    return f"its destination {unknown[0]} is not a level for operands ({', '.join(known)})" if unknown else None
 
 
 def microkernel(kernel: object, target: Target) -> str | None:

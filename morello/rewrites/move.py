@@ -87,7 +87,7 @@ class MoveStep(Rewrite):
 
     def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, CellIndices]]:
         """Yield the state of the new tensor, for each group of cells of a batch that share one."""
-        level = target.level(self.level)
+        level = target.operand_level(self.level)
         dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype, target.dtypes)
         layout = self._layout(tensor, level)
         if layout is None:

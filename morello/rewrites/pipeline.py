@@ -214,7 +214,7 @@ def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int,
 
 def places(target: Machine, dtype: DType, rank: int) -> Iterator[TensorPlace]:
     """Yield the places that search tries for a new tensor: levels, vector sizes, and layouts without strips."""
-    for level in target.levels:
+    for level in target.operand_levels:
         if level.kind == "scalar":
             yield level.name, "row_major", None
             continue

@@ -188,7 +188,7 @@ def _spread(target: Target, kernel: Microkernel, logical: LogicalSpec, shape: tu
     loops over registers are unrolled, and larger ones in a layout by the pattern."""
     states = []
     for operand, pattern, state in zip(logical.op.operands(len(shape)), kernel.operands, logical.states, strict=True):
-        levels = [level for level in target.levels if not pattern.levels or level.name in pattern.levels]
+        levels = [level for level in target.operand_levels if not pattern.levels or level.name in pattern.levels]
         level = next((level.name for level in levels if not level.is_register), state.level)
         if operand.shape(shape) != operand.shape(logical.shape) or level != state.level:
             layout = (col_major if pattern.layout == "col_major" else row_major)(len(operand.dims))
@@ -386,7 +386,7 @@ class _Drawing:
         """Return a state that the pattern allows; None for a draw that does not fit the operand's shape."""
         rng, target, kernel = self._rng, self._target, self._kernel
         extents = operand.shape(shape)
-        level = target.level(rng.choice(pattern.levels or [each.name for each in target.levels]))
+        level = target.level(rng.choice(pattern.levels or [each.name for each in target.operand_levels]))
         if level.kind == "scalar":
             return OperandState(dtype, level.name, None)
         # Kernels often want operands that are laid out alike.

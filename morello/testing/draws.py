@@ -117,7 +117,7 @@ class Draws:
 
     def _draw(self, rng: random.Random, name: str, index: int) -> Drawn | None:
         drawing = random.Random(rng.random())
-        levels = [level.name for level in self.target.levels]
+        levels = [level.name for level in self.target.operand_levels]
         among = drawing.choice([levels[-1:], levels[-2:], levels[-2:-1] or levels, levels, levels])
         volume = _IN_REGISTERS if any(self.target.level(one).is_register for one in among) else _VOLUME
         if name == COMPOSE:

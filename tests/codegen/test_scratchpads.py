@@ -21,15 +21,14 @@ MEMORY = "static _Thread_local _Alignas(64) char scratch_memory[256];"
 
 
 class ScratchEmitter(CEmitter):
-    """Has one memory, and marks where functions begin and end."""
+    """Has one memory."""
 
     memories = {"SCRATCH": "scratch_memory"}  # noqa: RUF012
-    prologue = ("/* begins */",)
-    epilogue = ("/* ends */",)
 
 
 def _copy(site: KernelSite) -> None:
     site.helper("scratch_memory", MEMORY)
+    site.enclose("/* begins */", "/* ends */")
     source, out = site.operand(0), site.operand(1)
     site.line(f"memcpy({out.pointer()}, {source.pointer()}, {out.tensor.bytes});")
 

@@ -122,7 +122,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"levels": ("RAM",)}, "level RAM", "levels are morello.plugins.MemoryLevel"),
     ({"levels": (REGISTERS, "RAM")}, "level RAM", "levels are morello.plugins.MemoryLevel"),
     (level(MEMORY, name="M M"), "level M M", "a level's name is an identifier that no other level has"),
-    (level(MEMORY, kind="disk"), "level MEM", "its kind is scalar, vector, cache or memory"),
+    (level(MEMORY, kind="disk"), "level MEM", "its kind is one of scalar, vector, temporaries, cache, memory"),
     (level(MEMORY, capacity="1k"), "level MEM", "capacity, unit, hit, miss and start cost and alignment are integers"),
     (level(MEMORY, miss_cost=1.5), "level MEM", "capacity, unit, hit, miss and start cost and alignment are integers"),
     (level(MEMORY, hit_cost=1.5), "level MEM", "capacity, unit, hit, miss and start cost and alignment are integers"),
@@ -145,7 +145,12 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"levels": (attrs.evolve(VECTORS, vectors=()), MEMORY)}, "level V", "vector levels, and no others, list"),
     ({"levels": (attrs.evolve(VECTORS, vectors=(12,)), MEMORY)}, "level V", "vector sizes are powers of two"),
     ({"levels": (attrs.evolve(VECTORS, vectors=(32,)), MEMORY)}, "level V", "fit into a register"),
-    (level(MEMORY, destinations=("L9",)), "level MEM", "its destination L9 is not a level of the target (R, MEM)"),
+    (level(MEMORY, destinations=("L9",)), "level MEM", "its destination L9 is not a level for operands (R, MEM)"),
+    (
+        {"levels": (attrs.evolve(REGISTERS, kind="temporaries"), attrs.evolve(MEMORY, destinations=("R",)))},
+        "level MEM",
+        "its destination R is not a level for operands (MEM)",
+    ),
     # Rewrites.
     ({"rewrites": (Matmul,)}, "rewrite", "a rewrite is a subclass of Rewrite"),
     ({"rewrites": (Select("Zero"),)}, "rewrite", "a rewrite is a subclass of Rewrite"),

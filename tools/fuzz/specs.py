@@ -82,7 +82,7 @@ def _draw(rng: random.Random, target: Target, name: str, scale: Scale) -> Spec |
     """Draw a Spec of an operation, None if what was drawn contradicts itself."""
     volume = rng.choice(scale.volumes)
     plain = bool(scale.plain) and rng.random() < scale.plain
-    levels = [level.name for level in target.levels]
+    levels = [level.name for level in target.operand_levels]
     among = rng.choice([levels[-1:], levels[-2:], levels[-2:-1] or levels, levels[:-1] or levels, levels, levels])
     if name == "Compose":
         op, shape = random_compose(rng, stages=rng.choice([2, 2, 3]), largest=rng.choice([2, 3]))

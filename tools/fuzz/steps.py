@@ -172,7 +172,7 @@ class Steps:
         names, changes = {field.name for field in attrs.fields(type(step))}, dict[str, Any]()
         if {"level", "layout", "vector"} <= names:
             like = self.rng.choice(logical.operands)
-            level = self.rng.choice(self.target.levels).name
+            level = self.rng.choice(self.target.operand_levels).name
             layout, vector = self._place(level, like.state.dtype, len(like.shape))
             changes |= {"level": level, "layout": layout or "row_major", "vector": vector}
         if isinstance(logical.op, Compose) and "at" in names:

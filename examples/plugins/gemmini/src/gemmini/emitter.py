@@ -8,12 +8,10 @@ from morello.plugins import CEmitter, EmitError, Impl, Program, Signature, Targe
 
 
 class GemminiEmitter(CEmitter):
-    """Tensors in scratchpad and accumulator have places there; a function ends when all instructions are done."""
+    """Tensors in scratchpad and accumulator have places there."""
 
     includes = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
     memories = MappingProxyType({"SPAD": "gemmini.scratchpad", "ACC": "gemmini.accumulator"})
-    prologue = ("gemmini_begin();",)
-    epilogue = ("gemmini_fence();",)
 
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
         program = super().emit(impl, target, name, signature)

@@ -203,7 +203,9 @@ def _multiply(array: Array) -> Emit:
 
 
 def _model(site: KernelSite, array: Array) -> None:
+    """Define the model; a function ends when all instructions are done."""
     site.helper("gemmini_begin", array.model)
+    site.enclose("gemmini_begin();", "gemmini_fence();")
 
 
 def _row_bytes(operand: OperandSite) -> str:
