@@ -31,11 +31,11 @@ def derive(
 ) -> TargetPlugin:
     """Return the plugin of a target that is a variant of another one, `base`, which any installed plugin may own.
 
-    `levels` are changes by level, such as `{"L2": {"capacity": 1 << 20}}`, or whole levels; `weights` are whole, or
-    some of them. `without` names kernels that the variant lacks. Other `fields` are those of `TargetInfo` and of
-    `TargetPlugin`: contributions such as `kernels` or `tables` replace those of the same name, and add others. What is
-    not given is the base's, with contributions of plugins that extend it. The base's profiles apply as well, except to
-    costs that are given here. Raises PluginError for an unknown field.
+    `levels` are changes by level, such as `{"L2": {"capacity": 1 << 20}}`, or whole levels; new registers come first,
+    other new levels last. `weights` are whole, or some of them. `without` names kernels that the variant lacks. Other
+    `fields` are those of `TargetInfo` and `TargetPlugin`: contributions such as `kernels` or `tables` replace those of
+    the same name, and add others. What is not given is the base's, with contributions of plugins that extend it. The
+    base's profiles apply as well, except to costs that are given here. Raises PluginError for an unknown field.
     """
     known = sorted((_INFO | {field.name for field in FIELDS}) - {"name"})
     for field in fields:
@@ -76,9 +76,17 @@ def resolved(target: str, declared: Mapping[str, Parts], above: Sequence[str] = 
     gone |= {f"microkernel {kernel}" for kernel in change.without}
     merged = _combined(_kept(owned, change, gone, plugin), own, plugin)
     assert owned.info is not None
-    first = attrs.evolve(merged, info=attrs.evolve(owned.info, **change.info))
+    order = [level.name for _, part in base for level in part.levels]
+    levels = sorted(merged.levels, key=lambda level: _place(level, order))
+    first = attrs.evolve(merged, info=attrs.evolve(owned.info, **change.info), levels=levels)
     following = [(name, attrs.evolve(_kept(one, change, gone, name), extends=target)) for name, one in others]
     return [(plugin, first), *following, *extensions]
+
+
+def _place(level: MemoryLevel, order: Sequence[str]) -> int:
+    """Return the place of a level: the base's, before all for new registers, and behind all for other new levels."""
+    new = -1 if level.is_register else len(order)
+    return order.index(level.name) if level.name in order else new
 
 
 def _check(place: str, plugin: str, change: Derivation, base: Parts) -> None:

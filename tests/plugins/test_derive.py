@@ -51,6 +51,9 @@ def test_changes_by_level_weight_and_field(toy_plugin: Any) -> None:
     assert [level.name for level in target.levels] == ["R", "C", "MEM"]
     assert (target.level("C").capacity, target.level("C").hit_cost, target.level("C").unit) == (4096, 5, 32)
     assert target.level("MEM") == memory
+    tiles = MemoryLevel(name="T", kind="temporaries", capacity=64, unit=32)
+    whole = registry_of(toy_plugin, small=small(levels={"C": toy_plugin.levels[1], "T": tiles})).target("small")
+    assert [level.name for level in whole.levels] == ["T", "R", "C", "MEM"]
     assert target.weights == Weights(threads=3, sync=5_000)
     assert (target.info.description, target.info.cpu_features) == ("half a toy", ("avx2",))
 
