@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from functools import cache
 
 import archspec.cpu
 import archspec.cpu.detect
 
-from morello.errors import UnknownName, suggestion
+from morello.errors import MorelloError, UnknownName, suggestion
 
 #: The name of this machine's CPU.
 NATIVE = "native"
+
+
+#: Linux grants the tiles of AMX to processes that ask: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA) of x86-64.
+_ARCH_PRCTL, _REQUEST, _TILES = 158, 0x1023, 18
+
+
+def check_granted(needed: Iterable[str]) -> None:
+    """Ask the system for what it grants on request alone. Raises MorelloError if it refuses one of these features."""
+    if "amx_tile" in needed and ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, _TILES):
+        raise MorelloError(
+            "the system does not grant this process the tiles of AMX (amx_tile)",
+            "run it on Linux 5.16 or later and outside of sandboxes, or choose x86_avx512",
+        )
 
 
 @cache

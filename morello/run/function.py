@@ -18,7 +18,7 @@ from morello.build.toolchain import Compiler, find_compiler, thread_flags
 from morello.codegen.interface import RUN, RUNNER, setter_name
 from morello.codegen.threads import MAX_THREADS, RUNTIME
 from morello.errors import ArgumentError, MorelloError
-from morello.host import missing_features
+from morello.host import check_granted, missing_features
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.ir.spec import Spec
@@ -197,12 +197,14 @@ class NativeFunction:
 
     @cached_property
     def _loaded(self) -> LoadedFunction:
-        missing = missing_features((*self.target.info.cpu_features, *self.program.cpu_features))
+        needed = (*self.target.info.cpu_features, *self.program.cpu_features)
+        missing = missing_features(needed)
         if missing:
             raise ArgumentError(
                 f"this machine's CPU lacks {', '.join(missing)}, which code for {self.target.name} needs",
                 "run it on another machine, or compile for a target that this one supports",
             )
+        check_granted(needed)
         import cffi  # slow to import, and only needed to run programs
 
         ffi = cffi.FFI()
