@@ -131,7 +131,7 @@ class Survey:
         """
         target = self._target
         states: dict[OperandState, None] = {}
-        for level in target.levels:
+        for level in target.operand_levels:
             vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
             for layout, vector in itertools.product((row_major(len(shape)), col_major(len(shape))), vectors):
                 if layout.applies(shape):
@@ -280,7 +280,7 @@ page is written by `python -m tools.primitives`, from the patterns of the kernel
 | – | not supported |
 
 An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. See
-[the language](language.md#operations) for their meaning.
+[the language](language.md#operations) for their meaning. The target `x86_amx` has all cells of `x86_avx512`.
 """
 
 

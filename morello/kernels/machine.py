@@ -28,9 +28,9 @@ Tables: TypeAlias = Mapping[str, tuple[tuple[int, ...], ...]]
 class MemoryLevel:
     """One level of the memory hierarchy.
 
-    `scalar` and `vector` levels are registers; so is one of `temporaries`, which holds those of kernels and no operands,
-    such as the tiles of a matrix unit; a `cache` is managed by the hardware; a `memory` holds buffers. `unit`
-    is the granularity of allocations in bytes: a register or a cache line. `hit_cost` is the cost of touching one line,
+    `scalar` and `vector` levels are registers; one of `temporaries` holds those of kernels and no operands, such as the
+    tiles of a matrix unit; a `cache` is managed by the hardware; a `memory` holds buffers. `unit` is the granularity of
+    allocations in bytes: a register or a cache line. `hit_cost` is the cost of touching one line,
     `miss_cost` the additional cost of each run of adjacent lines, and `start_cost` that of each tensor: the latency of
     its first line, which nothing hides. `vectors` are the sizes in bytes of the vectors a vector level holds.
     `destinations` are the levels an operand that lives here can be moved to. Tensors here that a Spec calls aligned

@@ -20,7 +20,7 @@ class X86Emitter(CEmitter):
         """Return the compilers' flag for an extension: its name in `/proc/cpuinfo` without underscores."""
         return (f"-m{feature.replace('_', '')}",)
 
-    def feature_macro(self, feature: str) -> str:
+    def feature_macro(self, feature: str) -> str | None:
         """Return the macro of gcc and clang for an extension."""
         return f"__{feature.replace('_', '').upper()}__"
 

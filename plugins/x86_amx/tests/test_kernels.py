@@ -1,0 +1,99 @@
+"""Products in tiles, with AMX's instructions emulated in C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from morello_x86_amx.emulated import emulated
+from morello_x86_amx.kernels import KERNELS
+from morello_x86_amx.plugin import WITHOUT_TILES
+
+from morello import api
+from morello.api.kernel import Kernel
+from morello.build.toolchain import available_compilers
+from morello.host import missing_features
+from morello.testing import KernelCheck, kernel_checks
+from tools.fuzz.tile_programs import batches
+
+REGISTRY = emulated()
+#: The loop over k of a product of 32×32 values: eight tiles, and each tile of a factor is loaded once.
+LOOP = """\
+                        _tile_loadd(4, &lhs2[32 * k2], 512);
+                        _tile_loadd(6, &rhs2[1024 * k2], 128);
+                        _tile_dpbf16ps(0, 4, 6);
+                        _tile_loadd(7, &rhs2[1024 * k2 + 32], 128);
+                        _tile_dpbf16ps(1, 4, 7);
+                        _tile_loadd(5, &lhs2[32 * k2 + 4096], 512);
+                        _tile_dpbf16ps(2, 5, 6);
+                        _tile_dpbf16ps(3, 5, 7);
+                    }
+"""
+BOUNDARY = """
+target x86_amx
+spec product = Matmul(1×{rows}×64×32, (bf16, L1), (bf16, L1, layout[0, 2, 1, 2p16, 1p2]), (f32, L1))
+schedule product {{
+    tile [0, 32, 0, 0] parallel
+    {rest}
+}}
+"""
+
+needs_avx512 = pytest.mark.skipif(
+    bool(missing_features(WITHOUT_TILES)), reason="the emulation needs AVX-512 with VNNI and BF16"
+)
+
+
+def kernel_of(text: str) -> Kernel:
+    return api.compile(next(iter(api.parse(text, registry=REGISTRY).values())).synthesize(db=False))
+
+
+def checks() -> list[Any]:
+    names = {kernel.name for kernel in KERNELS}
+    return [
+        pytest.param(check, marks=pytest.mark.xdist_group(f"tiles {number}"), id=f"{check}-{compiler.name}")
+        for number, compiler in enumerate(available_compilers()[:2])
+        for check in kernel_checks(REGISTRY.target("x86_amx", "base"), compiler=compiler, sanitize=True)
+        if check.kernel.name in names
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", checks())
+def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
+    check()
+
+
+@needs_avx512
+@pytest.mark.slow
+def test_random_programs() -> None:
+    for trials in batches(12, seed=1):
+        for number in range(len(trials.impls)):
+            trials.check(number)
+
+
+@needs_avx512
+@pytest.mark.slow
+def test_search_proves_the_loop_of_two_by_two_tiles() -> None:
+    text = "target x86_amx\nspec product = Matmul(1×256×256×256, (bf16, GL), (bf16, GL), (f32, GL), serial)"
+    kernel = kernel_of(text)
+    assert kernel.goal.proof == "optimal"
+    assert dict(zip((level.name for level in kernel.target.levels), kernel.peak, strict=True))["TMM"] == 8 << 10
+    assert LOOP in kernel.source
+    kernel.check()
+
+
+@needs_avx512
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "rest", "functions"),
+    [
+        (64, "select TilesBf16", 1),  # threads alone
+        (80, "subschedule [0] { select TilesBf16 }\n    subschedule [1] { select TilesBf16 }", 2),  # and their caller
+    ],
+    ids=["threads", "threads and caller"],
+)
+def test_every_function_configures_the_tiles_that_it_uses(rows: int, rest: str, functions: int) -> None:
+    kernel = kernel_of(BOUNDARY.format(rows=rows, rest=rest))
+    kernel.check()
+    assert kernel.source.count("    morello_tiles_begin();") == functions
+    assert kernel.source.count("    morello_tiles_end();") == functions
