@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.calibration.meter import UnitMeter
 from morello.kernels.machine import MemoryLevel
@@ -72,16 +73,20 @@ def _points(meter: UnitMeter, footprint: int, unit: int) -> dict[int, float]:
     return {lines: taken / (rows * (RUNS[-1] // lines)) for lines, taken in zip(RUNS, times, strict=True)}
 
 
-def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return non-negative (hit, miss) with the least squares of relative errors."""
+def fitted(points: Sequence[tuple[int, float]], known: Sequence[float] = ()) -> tuple[float, float]:
+    """Return non-negative (hit, miss) with the least squares of relative errors.
+
+    `known` are the parts of the costs of the points that are not fitted.
+    """
     lines, taken = np.array(points, dtype=float).T
     columns = np.stack([lines / taken, 1 / taken], axis=1)
-    hit, miss = np.linalg.lstsq(columns, np.ones(len(points)), rcond=None)[0]
+    rest: npt.NDArray[np.float64] = 1 - np.array(known or [0.0] * len(points), dtype=float) / taken
+    hit, miss = (float(one) for one in np.linalg.lstsq(columns, rest, rcond=None)[0])
     if miss < 0 or hit < 0:
         kept = 0 if miss < 0 else 1
-        alone = columns[:, kept].sum() / (columns[:, kept] ** 2).sum()
+        alone = max(0.0, float((columns[:, kept] * rest).sum() / (columns[:, kept] ** 2).sum()))
         hit, miss = (alone, 0.0) if kept == 0 else (0.0, alone)
-    return float(hit), float(miss)
+    return hit, miss
 
 
 def _touches(name: str, rows: int, lines: int, unit: int) -> str:

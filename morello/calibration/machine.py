@@ -10,21 +10,26 @@ from typing import Any, Literal
 
 import attrs
 
-from morello.build.toolchain import Compiler, available_compilers, find_compiler, thread_flags
+from morello.build.toolchain import Compiler, architecture, available_compilers, find_compiler, is_foreign, thread_flags
+from morello.calibration.kernels import KernelTiming, time_kernels
 from morello.calibration.levels import LevelFit, fit_levels, footprint
 from morello.calibration.meter import BUSY, Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
 from morello.codegen.threads import RUNTIME
 from morello.errors import MorelloError
 from morello.host import missing_features
+from morello.kernels.machine import TargetInfo
 from morello.kernels.target import BASE, Target
 from morello.plugins.measure import Clock, Measurement
-from morello.plugins.profile import Profile
+from morello.plugins.profile import Profile, applied
 from morello.plugins.profile_choice import ProfileLike, microarchitectures
 from morello.plugins.registry import Registry, installed
+from morello.run.runner import find_runner
 
 #: Approximate limits of the time, in seconds.
 _LONGEST, _QUICKEST = 150, 30
+#: The same for kernels.
+_KERNELS_LONGEST, _KERNELS_QUICKEST = 120, 20
 _WITH = "  with {}"
 #: Called with the name of each thing before it is measured.
 Progress = Callable[[str], None]
@@ -62,6 +67,7 @@ class Calibration:
     profile: Profile
     levels: tuple[LevelFit, ...]
     tables: tuple[MeasuredTable, ...]
+    kernels: tuple[KernelTiming, ...]
     lines: tuple[Line, ...]
     waited: float
     seconds: float
@@ -93,6 +99,15 @@ class Calibration:
                 {"level": one.level, "hit": one.hit, "miss": one.miss, "points": [list(point) for point in one.points]}
                 for one in self.levels
             ],
+            "kernels": [
+                {
+                    **attrs.asdict(time, filter=attrs.filters.exclude("spec")),
+                    "kernel": one.kernel,
+                    "spec": str(time.spec.logical),
+                }
+                for one in self.kernels
+                for time in one.timings
+            ],
             "profile": self.profile.text(),
         }
 
@@ -104,10 +119,12 @@ def calibrate_target(
     cc: str | None = None,
     profile_name: str = "",
     quick: bool = False,
+    kernels: bool = False,
     progress: Progress = lambda what: None,
 ) -> Calibration:
     """Measure the costs of an installed target on this machine; `name` may be omitted if only one can be measured.
 
+    With `kernels`, the microkernels are timed, too: the profile gets the costs of those that declare none.
     `profile` has the current costs. The new one is called `profile_name`, by default as the CPU. It is that of the
     compiler `cc`; without it, all installed compilers are compared. Raises what `calibrate` raises.
     """
@@ -119,11 +136,33 @@ def calibrate_target(
             f"the cost unit of target {chosen} has no known duration",
             "its plugin declares no `clock` in its TargetPlugin",
         )
+    _check_here(target.info)
     compiler = find_compiler(cc)
     compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
     name = profile_name if profile_name not in ("", BASE) else microarchitectures()[0]
     return calibrate(
-        target, clock, registry.contributions(chosen).measurements, compilers, name=name, quick=quick, progress=progress
+        target,
+        clock,
+        registry.contributions(chosen).measurements,
+        compilers,
+        name=name,
+        quick=quick,
+        kernels=kernels,
+        progress=progress,
+    )
+
+
+def _check_here(info: TargetInfo) -> None:
+    """Raise MorelloError if programs of the target run on another machine or an emulator."""
+    runner = find_runner(info)
+    if runner is None and not is_foreign(info):
+        return
+    where = f"this machine is {architecture('')}" if runner is None else f"its programs run through `{runner}`"
+    emulated = ", whose times are not those of a CPU" if runner is not None and runner.emulator else ""
+    raise MorelloError(
+        f"costs of {info.name} cannot be measured here: {where}{emulated}",
+        f"run `morello calibrate` on the {architecture(info.triple)} machine itself, without MORELLO_RUNNER, and "
+        "take its file here with --profile",
     )
 
 
@@ -132,7 +171,9 @@ def _only_target(registry: Registry) -> str:
     able = [
         name
         for name in registry.names
-        if registry.contributions(name).clock and not missing_features(registry.target(name).info.cpu_features)
+        if registry.contributions(name).clock
+        and not is_foreign(info := registry.target(name).info)
+        and not missing_features(info.cpu_features)
     ]
     if len(able) != 1:
         names = ", ".join(able) or "none"
@@ -148,6 +189,7 @@ def calibrate(
     *,
     name: str,
     quick: bool = False,
+    kernels: bool = False,
     progress: Progress = lambda what: None,
 ) -> Calibration:
     """Measure the costs of a target on this machine, in its own units.
@@ -192,11 +234,20 @@ def calibrate(
         levels={one.level: {key: round(new) for key, new in one.costs.items()} for one in levels},
         tables={one.name: one.rows for one in tables},
     )
+    timings: list[KernelTiming] = []
+    if kernels:
+        progress("kernels")
+        meters[0].timer.deadline = time.monotonic() + (_KERNELS_QUICKEST if quick else _KERNELS_LONGEST)
+        timings = time_kernels(meters[0], applied(profile, target))
+        costs = {one.kernel: one.costs for one in timings if not one.declares_cost}
+        profile = attrs.evolve(profile, kernels=costs)
+        lines += map(_kernel_line, timings)
     return Calibration(
         target=target,
         profile=profile,
         levels=tuple(levels),
         tables=tuple(tables),
+        kernels=tuple(timings),
         lines=tuple(lines),
         waited=max(meter.timer.waited for meter in meters),
         seconds=time.monotonic() - start,
@@ -233,6 +284,16 @@ def _measure(
         again = measure_table(other, measurement, target.tables)
         lines.append(Line(_WITH.format(other.compiler.name), "", _times(table.rows, again), again.error))
     return table, lines
+
+
+def _kernel_line(timing: KernelTiming) -> Line:
+    """Return the line of a kernel: the costs of its largest Spec, and the ratio of measured to current costs."""
+    largest, found = timing.timings[-1], sorted(one.taken / one.declared for one in timing.timings)
+    chained = f", in a chain {largest.chained:,.0f}" if largest.chained is not None else ""
+    new = f"{largest.taken:,.0f}{chained}, × {median(found):.2f} ({found[0]:.2f} to {found[-1]:.2f})"
+    return Line(
+        f"kernels.{timing.kernel}", f"{largest.declared:,}", new, None if timing.declares_cost else timing.error
+    )
 
 
 def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:

@@ -18,6 +18,7 @@ _DECLARED = "void morello_measure(int which, int64_t calls, void *memory, double
 _SOURCE = """\
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 {source}
@@ -65,7 +66,7 @@ class Timer:
         self.compiler = compiler
         self.quick = quick
         self.deadline = deadline
-        self._flags = tuple(flags)
+        self.flags = tuple(flags)
         # Written to, so that all pages exist.
         self._memory = np.ones(memory + 4096, np.uint8)
         self._address = self._memory.ctypes.data + -self._memory.ctypes.data % 4096
@@ -87,7 +88,7 @@ class Timer:
         threads wait. Raises ToolchainError for C that cannot be built.
         """
         text = _SOURCE.format(source=source, names=", ".join(names))
-        probes = _Probes(build({"probes.c": text}, (*self._flags, *flags), self.compiler), self._address)
+        probes = _Probes(build({"probes.c": text}, (*self.flags, *flags), self.compiler), self._address)
         calls = [1 if wall else self._calls(probes, which) for which in range(len(names))]
         least = [float("inf")] * len(names)
         rounds = (_QUICK_ROUNDS if self.quick else _ROUNDS) * (_MORE if wall else 1)

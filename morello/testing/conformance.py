@@ -47,15 +47,17 @@ _JAMMED = 2
 _GROUP = 24
 
 
-def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: int = 0) -> list[Spec]:
+def accepted_specs(
+    target: Target, kernel: Microkernel, count: int = 8, seed: int = 0, *, all_types: bool = True
+) -> list[Spec]:
     """Return Specs that `kernel` accepts: `count` of them, or more until each data type of each operand has come up.
 
     They are drawn from the declaration: sizes by its rules, operands in every level, layout, vector size, contiguity
-    and alignment that it takes. Operands and temporaries fit into the registers there are. Raises PluginError,
-    naming the kernel, if there are none.
+    and alignment that it takes. Operands and temporaries fit into the registers there are. Without `all_types`, data
+    types may be missing. Raises PluginError, naming the kernel, if there are none.
     """
     # Some draws have one normal form.
-    return [*dict.fromkeys(target.spec(logical) for logical in _Drawing(target, kernel, seed).specs(count))]
+    return [*dict.fromkeys(target.spec(logical) for logical in _Drawing(target, kernel, seed).specs(count, all_types))]
 
 
 @attrs.frozen
@@ -272,10 +274,10 @@ class _Drawing:
         self._vectors = [n * size for size in sorted(named or counts) for n in (1, 1, 2, 3)]
         self._vectors += [2] * (len(self._vectors) // 4)
 
-    def specs(self, count: int) -> list[LogicalSpec]:
+    def specs(self, count: int, all_types: bool) -> list[LogicalSpec]:
         """At least `count` of them, all different, with every data type; fewer only if there are no more."""
         kinds = self._kinds()
-        missing = {(index, dtype) for one in kinds for index, dtype in enumerate(one)}
+        missing = {(index, dtype) for one in kinds for index, dtype in enumerate(one) if all_types}
         drawn: dict[LogicalSpec, None] = {}
         for draws in _ROUNDS:
             for one in kinds:

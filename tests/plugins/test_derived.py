@@ -9,6 +9,7 @@ import pytest
 
 from morello.api.goals import Goal
 from morello.frontend.parser import parse_spec
+from morello.ir.impl import Node
 from morello.kernels.target import Target
 from morello.plugins import Microkernel, Profile
 from morello.plugins.profile import ProfileError, applied, parsed
@@ -25,9 +26,10 @@ def with_kernel(avx2: Target, **declared: Any) -> Target:
 
 def cost_and_registers(target: Target, spec: str) -> tuple[int, int]:
     """Return the cost of the kernel and its temporaries in VRF, in vectors."""
-    expansion = Goal.of(parse_spec(spec, target), target).select("One").impl.expansion
+    impl = Goal.of(parse_spec(spec, target), target).select("One").impl
+    assert isinstance(impl, Node)
     level = target.level("VRF")
-    return int(expansion.cost), int(expansion.needs[target.levels.index(level)]) // level.unit
+    return int(impl.expansion.cost), int(impl.expansion.needs[target.levels.index(level)]) // level.unit
 
 
 @pytest.mark.parametrize(

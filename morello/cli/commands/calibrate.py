@@ -34,6 +34,7 @@ _LOAD = 0.7
     help="Write the profile to this file.",
 )
 @click.option("--quick", is_flag=True, help="Take seconds instead of minutes, and tolerate more noise.")
+@click.option("--kernels", is_flag=True, help="Time kernels, too; the profile gets the costs of those without one.")
 @click.option("--plot", metavar="PNG", type=PATH, help="Draw measurements and fits.")
 @profile_option
 @cc_option
@@ -42,6 +43,7 @@ def command(
     name: str | None,
     output: str | None,
     quick: bool,
+    kernels: bool,
     plot: str | None,
     profile: str | None,
     cc: str | None,
@@ -56,6 +58,10 @@ def command(
     error   mean deviation from the fit, or between the last two measurements
     × 1.10  costs of a table, 1.1 times as high in the median; in brackets the middle nine tenths
 
+    \b
+    With --kernels, the line of a kernel has the costs of one call: so far; measured, of independent calls and, if the
+    kernel reads what it writes, in a chain of calls; and their ratios on all Specs that were timed.
+
     Use the profile with --profile, or in the configuration: see docs/calibration.md. Run nothing else meanwhile.
     """
     for path in filter(None, (output, plot)):
@@ -69,6 +75,7 @@ def command(
         cc=cc,
         profile_name=_profile_name(output),
         quick=quick,
+        kernels=kernels,
         progress=lambda what: click.echo(f"measuring {what}", err=True),
     )
     if calibration.busy:
