@@ -76,7 +76,7 @@ class Timing:
 
 @attrs.frozen
 class KernelTiming:
-    """The timings of a kernel, smallest Spec first. Its costs belong into a profile if it declares none."""
+    """The timings of a kernel, smallest Spec first; none if no Spec was found. `costs` need some."""
 
     kernel: str
     timings: tuple[Timing, ...]
@@ -130,7 +130,10 @@ def time_kernels(meter: UnitMeter, target: Target) -> list[KernelTiming]:
 
 
 def timed_specs(target: Target, kernel: Microkernel) -> list[Spec]:
-    """Return Specs of a few data types and sizes that a kernel accepts, smallest first, near the core if it can be."""
+    """Return Specs of a few data types and sizes that a kernel accepts, smallest first, near the core if it can be.
+
+    There are none if it accepts no contiguous operands.
+    """
     found: dict[tuple[str, ...], dict[int, Spec]] = {}
     for drawn in accepted_specs(target, kernel, _TYPES, all_types=False):
         types = tuple(state.dtype.name for state in drawn.logical.states)
@@ -143,30 +146,24 @@ def timed_specs(target: Target, kernel: Microkernel) -> list[Spec]:
         order = sorted(sizes)
         picked = {order[(len(order) - 1) * number // (_SIZES - 1)] for number in range(_SIZES)}
         chosen += [sizes[one] for one in picked]
-    if not chosen:
-        raise target.fault(
-            kernel, "it cannot be timed: all Specs that were drawn have operands that are not contiguous"
-        )
     return sorted(chosen, key=lambda spec: int(computed_vectors(spec.logical)))
 
 
 def _near(target: Target, kernel: Microkernel, logical: LogicalSpec) -> LogicalSpec | None:
-    """Return a Spec with operands in the fastest memory, contiguous and aligned, if the kernel accepts that.
-
-    Otherwise return the Spec as it is; None if it has operands that are not contiguous.
-    """
+    """Return a Spec with contiguous, aligned operands, in the fastest memory if possible; None if not accepted."""
     memory = next(level.name for level in target.levels if not level.is_register)
-    states: list[OperandState] = []
-    for tensor in logical.operands:
-        state = tensor.state
-        if not target.level(state.level).is_register and state.layout is not None:
-            near = target.state(memory, state.dtype, state.layout)
-            state = TensorSpec(tensor.shape, near).canonical().state
-        states.append(state)
-    moved = attrs.evolve(logical, states=tuple(states))
-    if kernel.accepts(moved):
-        return moved
-    return logical if all(state.contiguous for state in logical.states) else None
+    for fastest in (True, False):
+        states: list[OperandState] = []
+        for tensor in logical.operands:
+            state = tensor.state
+            if not target.level(state.level).is_register and state.layout is not None:
+                near = target.state(memory if fastest else state.level, state.dtype, state.layout)
+                state = TensorSpec(tensor.shape, near).canonical().state
+            states.append(state)
+        moved = attrs.evolve(logical, states=tuple(states))
+        if kernel.accepts(moved):
+            return moved
+    return None
 
 
 def _resized(target: Target, kernel: Microkernel, logical: LogicalSpec) -> Iterator[Spec]:

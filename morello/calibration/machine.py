@@ -239,7 +239,7 @@ def calibrate(
         progress("kernels")
         meters[0].timer.deadline = time.monotonic() + (_KERNELS_QUICKEST if quick else _KERNELS_LONGEST)
         timings = time_kernels(meters[0], applied(profile, target))
-        costs = {one.kernel: one.costs for one in timings if not one.declares_cost}
+        costs = {one.kernel: one.costs for one in timings if one.timings and not one.declares_cost}
         profile = attrs.evolve(profile, kernels=costs)
         lines += map(_kernel_line, timings)
     return Calibration(
@@ -288,6 +288,8 @@ def _measure(
 
 def _kernel_line(timing: KernelTiming) -> Line:
     """Return the line of a kernel: the costs of its largest Spec, and the ratio of measured to current costs."""
+    if not timing.timings:
+        return Line(f"kernels.{timing.kernel}", "", "not timed: no Spec with contiguous operands", None)
     largest, found = timing.timings[-1], sorted(one.taken / one.declared for one in timing.timings)
     chained = f", in a chain {largest.chained:,.0f}" if largest.chained is not None else ""
     new = f"{largest.taken:,.0f}{chained}, × {median(found):.2f} ({found[0]:.2f} to {found[-1]:.2f})"

@@ -22,13 +22,16 @@ from morello.calibration.meter import Timer, UnitMeter
 from morello.cli.app import main
 from morello.host import missing_features
 from morello.ir.impl import cost_and_peak
+from morello.ir.ops.move import Move
 from morello.kernels.target import Target
-from morello.plugins import Clock, Microkernel, TargetPlugin
+from morello.plugins import Clock, Microkernel, OperandPattern, TargetPlugin
 from morello.plugins.profile import read_profile
 from morello.plugins.registry import Registry, installed
 
 TOY = Path(__file__).parents[1] / "thirdparty" / "toy_cpu" / "src"
 CLOCK = Clock(source="static void morello_clock(void *memory) { (void)memory; }", units=500)
+APART = OperandPattern(contiguous=False, when=lambda state: state.level == "C" and not state.contiguous)
+NEVER = Microkernel(name="Apart", op=Move(), operands=(APART, OperandPattern()), template="{out} = {src};")
 UNPRICED = Microkernel(name="Sum", takes="Add(1, f32 R/C, f32 R, f32 R)", template="{out} = {lhs} + {rhs};")
 #: The beats of a call of any kernel, and of all else.
 CALL, OTHER = 37, 500.0
@@ -41,7 +44,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Registry:
     plugin = importlib.import_module("toy_cpu.plugin").PLUGIN
     info = attrs.evolve(plugin.info, cost_unit="beats")
     registry = Registry.of(
-        toy_cpu=attrs.evolve(plugin, info=info, kernels=(*plugin.kernels, UNPRICED), clock=CLOCK),
+        toy_cpu=attrs.evolve(plugin, info=info, kernels=(*plugin.kernels, UNPRICED, NEVER), clock=CLOCK),
     )
     monkeypatch.setattr("morello.calibration.machine.installed", lambda: registry)
 
@@ -70,9 +73,10 @@ def test_a_kernel_without_a_cost_gets_the_measured_one(machine: Registry, tmp_pa
 def test_kernels_with_a_cost_are_compared(machine: Registry) -> None:
     text = calibrate("--kernels").stdout
     assert re.search(r"kernels\.MultAdd +\d+ +37, in a chain 37, × \d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\) +–", text)
+    assert re.search(r"kernels\.Apart +not timed: no Spec with contiguous operands", text)
     assert re.search(r"kernels\.Sum +\d+ +37, × .* %", text)
     found = json.loads(calibrate("--kernels", "--json").stdout)["kernels"]
-    assert {one["kernel"] for one in found} == {*machine.target("toy_cpu").kernels_by_name}
+    assert {one["kernel"] for one in found} == {*machine.target("toy_cpu").kernels_by_name} - {"Apart"}
     assert all(one["taken"] == CALL for one in found)
 
 
