@@ -54,7 +54,9 @@ CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
 #: Inputs' data types and the output's. Operations with one input take the rows with one type of input.
 MIXED = ("bf16 → f32", "f32 → bf16", "f32 · bf16 → f32", "bf16 · f32 → f32", "u8 · i8 → i16", "u8 · i8 → i32")
 MIXED += ("i8 · i8 → i32", "u8 · u8 → i32", "i16 · i16 → i32", "u32 · u32 → f32")
-MIXED += ("u32 · u32 · f32 → f32",)
+MIXED += ("u32 · u32 · f32 → f32", "f16 → f32", "f32 → f16", "f16 · f16 → f32", "f64 → f32", "f32 → f64")
+#: The types of graphs.
+FLOATS = ("f32", "bf16", "f16", "f64")
 GRAPHS = {
     "LayerNorm": "LayerNorm(2×2×8, {0}, {0}, {0}, {0}, serial)",
     "RMSNorm": "RMSNorm(2×2×8, {0}, {0}, {0}, serial)",
@@ -263,7 +265,7 @@ def of_operation(surveys: Sequence[Survey], op: Operation) -> Iterator[list[str]
 
 
 def of_graph(surveys: Sequence[Survey], name: str, text: str) -> Iterator[list[str]]:
-    return grouped(name, {dtype: tuple(one.graph(text, dtype) for one in surveys) for dtype in ("f32", "bf16")})
+    return grouped(name, {dtype: tuple(one.graph(text, dtype) for one in surveys) for dtype in FLOATS})
 
 
 INTRODUCTION = """\

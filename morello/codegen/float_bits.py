@@ -83,16 +83,17 @@ def bits_to_float(dtype: DType) -> str:
     like = dtype.info.nexp == F32.info.nexp
     # Beyond the largest finite value are an infinity, if the type has one, and NaN.
     above = f"rest == {dtype.bits(float('inf')):#x} ? 0x7f800000 : 0x7fc00000" if dtype.has_infinity else "0x7fc00000"
-    return (_LIKE_F32 if like else _TO_FLOAT).format(above=above, **_facts(dtype))
+    return (_LIKE_F32 if like else _TO_FLOAT).format(above=above, **facts(dtype))
 
 
 def float_to_bits(dtype: DType) -> str:
     """Return the C function `float_to_NAME` to the bits of a value."""
     like = dtype.info.nexp == F32.info.nexp
-    return (_TO_LIKE_F32 if like else _FROM_FLOAT).format(**_facts(dtype))
+    return (_TO_LIKE_F32 if like else _FROM_FLOAT).format(**facts(dtype))
 
 
-def _facts(dtype: DType) -> dict[str, int | str]:
+def facts(dtype: DType) -> dict[str, int | str]:
+    """Return the constants of the conversions of a type."""
     shift = int(F32.info.nmant - dtype.info.nmant)
     normal = F32.bits(dtype.smallest_normal)
     # One step of a float there is the smallest value.

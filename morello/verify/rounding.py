@@ -89,7 +89,7 @@ def _stage(
             loss = analysis.underflow_loss(shape, values, smallest)[index]
             # Errors of inputs change magnitudes as much as the result.
             magnitude = magnitudes[index] + propagated[index]
-            intermediate = np.maximum(largest[index], np.abs(exact[index]))
+            intermediate = np.fmax(largest[index], np.abs(exact[index]))
             error = propagated[index] + _relative(analysis, shape, dtype) * magnitude + loss
             if not _fits(widest, dtype):
                 # A value that is exact in the widest type is rounded when it is stored.
@@ -114,7 +114,9 @@ def _conversion(computed: BoundedResult, dtype: DType) -> np.ndarray | float:
     """Return the error of converting values to a float type; 0 if all values of their type fit."""
     if _fits(computed.dtype, dtype):
         return 0.0
-    return np.where(np.isfinite(computed.values), np.abs(computed.values) * dtype.unit_roundoff + dtype.smallest, 0.0)
+    with np.errstate(all="ignore"):
+        lost = np.abs(computed.values) * dtype.unit_roundoff + dtype.smallest
+    return np.where(np.isfinite(computed.values), lost, 0.0)
 
 
 def _fits(source: DType, dtype: DType) -> bool:

@@ -101,7 +101,8 @@ def _float_expectations(
     parts = [one for one, _, _ in stages]
     whole = integral and all(one.error_analysis.whole_numbers for one in parts) and all(map(_whole, results[:-1]))
     intermediate = [one for made in results[:-1] for one in made]
-    overflow = any(np.any(one.largest_intermediate + one.error >= one.dtype.limits[1]) for one in intermediate)
+    with np.errstate(over="ignore"):
+        overflow = any(np.any(one.largest_intermediate + one.error >= one.dtype.limits[1]) for one in intermediate)
     return [_expectation(op, one, whole, overflow, parts) for one in results[-1]]
 
 

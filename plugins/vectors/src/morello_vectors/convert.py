@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from morello.ir.dtypes import BF16, F32, I32, U16, U32, DType
+from morello.codegen.float_bits import ODD_FLOAT, bits_to_float, facts, float_to_bits
+from morello.ir.dtypes import BF16, F32, F64, I32, U16, U32, DType
 from morello.ir.dtypes import by_name as dtype_named
 from morello.kernels.site import KernelSite, OperandSite
 from morello_vectors.instructions import instructions
@@ -28,6 +29,29 @@ _NARROW_F32 = """static inline {narrow} {name}({wide} v) {{
     return __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), {narrow});
 }}"""
 
+#: As the functions of `morello.codegen.float_bits`, lane by lane.
+_FLOATS_OF_BITS = """static inline {wide} {name}({narrow} v) {{
+    const {word} bits = {widened}, sign = bits >> {top} << 31;
+    const {ints} rest = ({ints})(bits & {rest:#x});
+    const {word} tiny = ({word})(rest < {normal:#x}), above = ({word})(rest > {largest:#x});
+    const {word} small = ({word})(__builtin_convertvector(rest, {wide}) * {smallest}f);
+    const {word} plain = (tiny & small) | (~tiny & ((({word})rest << {shift}) + {rebias:#x}));
+    return ({wide})((above & (0x7f800000 | {nan})) | (~above & plain) | sign);
+}}"""
+
+_BITS_OF_FLOATS = """static inline {narrow} {name}({wide} v) {{
+    const {word} sign = ({word})v >> 31 << {top};
+    const {ints} rest = ({ints})(({word})v & 0x7fffffff);
+    const {word} tiny = ({word})(rest < {normal_float:#x}), nan = ({word})(rest > 0x7f800000);
+    const {word} small = ({word})(({wide})rest + {magic}f) - {magic_bits:#x};
+    const {word} plain = (({word})rest - {rebias:#x} + {half:#x} + (({word})rest >> {shift} & 1)) >> {shift};
+    {word} rounded = (tiny & small) | (~tiny & plain);
+    const {word} over = ({word})(({ints})rounded > {largest:#x});
+    rounded = (over & {infinity:#x}) | (~over & rounded);
+    rounded = (nan & {nan:#x}) | (~nan & rounded);
+    return {narrowed};
+}}"""
+
 
 def unsigned(dtype: DType) -> DType:
     """Return the unsigned type of the same size: its arithmetic wraps around, that of signed ones may not in C."""
@@ -38,12 +62,16 @@ def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
     """Return a C expression for `value`, of type `source`, in type `out`."""
     if source == out:
         return value
-    if source == BF16:
-        # Floats become no integers: the other type can only be f32.
-        return f"{site.helper('f32_of_bf16', _F32_OF_BF16)}({value})"
-    if out == BF16:
-        wide = value if source == F32 else f"(float){value}"
-        return f"{site.helper('bf16_of_f32', _BF16_OF_F32)}({wide})"
+    if source.is_bits:
+        name, text = ("f32_of_bf16", _F32_OF_BF16) if source == BF16 else (f"{source}_to_float", bits_to_float(source))
+        return scalar_as(site, f"{site.helper(name, text.rstrip())}({value})", F32, out)
+    if out.is_bits:
+        name, text = ("bf16_of_f32", _BF16_OF_F32) if out == BF16 else (f"float_to_{out}", float_to_bits(out))
+        if source == F64:
+            value = f"{site.helper('odd_float', ODD_FLOAT.rstrip())}({value})"
+        elif source != F32:
+            value = f"(float){value}"
+        return f"{site.helper(name, text.rstrip())}({value})"
     return f"({out.c_name}){value}"
 
 
@@ -51,20 +79,47 @@ def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: i
     """Return a C expression for `value`, a vector of type `source`, with each of its values in type `out`."""
     if source == out:
         return value
+    if source.is_bits and out != F32:
+        return vector_as(site, vector_as(site, value, source, F32, values), F32, out, values)
     kind = site.vector_type(out, values)
     if source == BF16:
         return f"({kind})({instructions(site).widened(site, value, U16, U32, values)} << 16)"
+    if source.is_bits:
+        return _floats_of_bits(site, value, source, values)
     if out == BF16:
         name, wide = f"{kind}_of_f32", site.vector_type(F32, values)
         text = _NARROW_F32.format(name=name, wide=wide, narrow=kind, bits=site.vector_type(U32, values))
         return f"{site.helper(name, text)}({vector_as(site, value, source, F32, values)})"
-    if out == F32 and source.bytes < 4:
+    if out.is_bits:
+        return _bits_of_floats(site, vector_as(site, value, source, F32, values), out, values)
+    if out.is_float and source.bytes < 4:
         return f"__builtin_convertvector({instructions(site).widened(site, value, source, I32, values)}, {kind})"
-    if source.bytes < out.bytes:
+    if source.bytes < out.bytes and not out.is_float:
         return instructions(site).widened(site, value, source, out, values)
     if source.bytes > 2 * out.bytes:
         return vector_as(site, vector_as(site, value, source, U16, values), U16, out, values)
     return f"__builtin_convertvector({value}, {kind})"
+
+
+def _floats_of_bits(site: KernelSite, value: str, source: DType, values: int) -> str:
+    """Return a vector of bits as floats."""
+    wide, narrow = site.vector_type(F32, values), site.vector_type(source, values)
+    word, name = site.vector_type(U32, values), f"{wide}_of_{source}"
+    nan = f"(({word})(rest > {source.bits(float('inf')):#x}) & 0x400000)" if source.has_infinity else "0x400000"
+    widened = instructions(site).widened(site, "v", unsigned(source), U32, values)
+    words = {"name": name, "narrow": narrow, "wide": wide, "word": word, "ints": site.vector_type(I32, values)}
+    text = _FLOATS_OF_BITS.format(**{**facts(source), **words, "widened": widened, "nan": nan})
+    return f"{site.helper(name, text)}({value})"
+
+
+def _bits_of_floats(site: KernelSite, value: str, out: DType, values: int) -> str:
+    """Return a vector of floats as bits."""
+    wide, narrow = site.vector_type(F32, values), site.vector_type(out, values)
+    word, name = site.vector_type(U32, values), f"{narrow}_of_f32"
+    narrowed = vector_as(site, "(rounded | sign)", U32, unsigned(out), values)
+    words = {"name": name, "narrow": narrow, "wide": wide, "word": word, "ints": site.vector_type(I32, values)}
+    text = _BITS_OF_FLOATS.format(**{**facts(out), **words, "narrowed": narrowed})
+    return f"{site.helper(name, text)}({value})"
 
 
 def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:

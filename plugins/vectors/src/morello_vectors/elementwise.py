@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from morello.ir.dtypes import ALL, F32, DType
+from morello.ir.dtypes import ALL, F32, F64, DType
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
@@ -21,6 +21,7 @@ from morello.plugins import Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, SCALAR
 from morello_vectors.instructions import instructions
 from morello_vectors.lanes import (
+    ANY_FLOAT,
     ANYWHERE,
     FLOAT_ANYWHERE,
     Place,
@@ -126,7 +127,11 @@ SCALARS = (
 def choice(site: KernelSite, dtype: DType, values: int, op: type[Operation]) -> str:
     """Return the C function of the extremum of two vectors."""
     kind, (sign, name) = site.vector_type(dtype, values), EXTREMA[op]
-    if not dtype.is_float:
+    if dtype == F64:
+        picks = f"a {sign} b" if op is Greater else f"(a {sign} b) | (a != a)"
+        text = f"const __typeof__(a > b) first = {picks};\n    "
+        text += f"return ({kind})((first & (__typeof__(first))a) | (~first & (__typeof__(first))b));"
+    elif not dtype.is_float:
         text = f"const {kind} first = ({kind})(a {sign} b);\n    return (a & first) | (b & ~first);"
     elif op is Greater:
         text = f"return {instructions(site).call(site, 'max', values, 'a', 'b')};"
@@ -224,11 +229,11 @@ def kernels(widest: int, streams: bool) -> tuple[Microkernel, ...]:
     simple = (made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, single=1) for op in (Add, Sub, Mul, Maximum, Minimum))
     return (
         *made(Relu, (_ALL_TYPES,) * 2, _vector_relu, 1),
-        *made(Scale, floats, _vector_with_constant, 1),
-        *made(Shift, floats, _vector_with_constant, 1),
+        *made(Scale, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
+        *made(Shift, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
         *chain.from_iterable(functions),
         *chain.from_iterable(simple),
-        *made(Div, (FLOAT_ANYWHERE,) * 3, _vector_binary, DIVISION, single=1),
-        *made(DivideVec, floats, "{x} = {x} / {y};", DIVISION, streams=False),
-        *made(DivideVecScalar, floats, "{x} = {x} / {y};", DIVISION, single=0, streams=False),
+        *made(Div, (ANY_FLOAT,) * 3, _vector_binary, DIVISION, single=1),
+        *made(DivideVec, (ANY_FLOAT,) * 2, "{x} = {x} / {y};", DIVISION, streams=False),
+        *made(DivideVecScalar, (ANY_FLOAT,) * 2, "{x} = {x} / {y};", DIVISION, single=0, streams=False),
     )

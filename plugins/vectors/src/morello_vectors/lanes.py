@@ -1,8 +1,8 @@
 """Kernels that do the same to every lane: over vector registers, or in a loop over memory.
 
-An operand has all values, or a single one that every lane gets. Lanes are f32 for all float types: bf16 is converted
-where it is read and written. Kernels with an operand in vector registers are printed once per register. Others are a
-loop over memory, whose last vector may be partly filled.
+An operand has all values, or a single one that every lane gets. Lanes are f64 for f64, and f32 for all other float
+types: these are converted where they are read and written. Kernels with an operand in vector registers are printed once
+per register. Others are a loop over memory, whose last vector may be partly filled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.dtypes import BF16, DType
 from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
@@ -24,10 +24,12 @@ from morello_vectors.values import literal
 
 #: Where an operand of a lanewise kernel may be: a single value in RF or L1, all values in VRF or L1.
 ANYWHERE = ("RF", "L1", "VRF")
-FLOATS = ("f32", "bf16")
+#: The types that functions compute in lanes of f32.
+FLOATS = ("f32", "bf16", "f16")
 #: The levels from which nothing is prefetched.
 NEAR_CORE = ("RF", "VRF", "L1", "L2")
 FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
+ANY_FLOAT = OperandPattern(levels=ANYWHERE, dtypes=(*FLOATS, "f64"))
 
 
 def whole(spec: LogicalSpec) -> TensorSpec:
@@ -44,7 +46,7 @@ def width(spec: LogicalSpec, widest: int) -> int:
 
 def lane_type(dtype: DType) -> DType:
     """Return the type that a lane holds while something is computed for values of a type."""
-    return F32 if dtype.is_float else dtype
+    return dtype.wide
 
 
 def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
@@ -57,8 +59,8 @@ def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
 
 
 def conversions(spec: LogicalSpec) -> int:
-    """Return the half cycles that conversions from and to bf16 add for each vector."""
-    return 2 * sum(state.dtype == BF16 for state in spec.states)
+    """Return the half cycles that conversions from and to bf16 and other bits add for each vector."""
+    return sum(2 if state.dtype == BF16 else 8 for state in spec.states if state.dtype.is_bits)
 
 
 def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mask:

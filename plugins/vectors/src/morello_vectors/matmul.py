@@ -21,20 +21,24 @@ def _mult_add(site: KernelSite) -> str:
     lhs, rhs, out = (state.dtype for state in site.spec.states)
     if not out.is_float:
         return "{out} = ({out_type})((uint32_t){out} + (uint32_t){lhs} * (uint32_t){rhs});"
-    product = f"{scalar_as(site, '{lhs}', lhs, F32)} * {scalar_as(site, '{rhs}', rhs, F32)}"
-    if out == F32:
+    wide = out.wide
+    product = f"{scalar_as(site, '{lhs}', lhs, wide)} * {scalar_as(site, '{rhs}', rhs, wide)}"
+    if out == wide:
         return f"{{out}} += {product};"
-    total = f"{scalar_as(site, '{out}', out, F32)} + {product}"
-    return f"{{out}} = {scalar_as(site, total, F32, out)};"
+    total = f"{scalar_as(site, '{out}', out, wide)} + {product}"
+    return f"{{out}} = {scalar_as(site, total, wide, out)};"
 
 
 def _mult_add_cost(integer: int, bf16: int):
-    """Return costs: one cycle for f32, `integer` and `bf16` for sums of these types; 4 to convert a factor to f32."""
+    """Return costs: one cycle for f32 and f64, `integer` and `bf16` for sums of these types and of other bits.
+
+    To convert a factor takes 4, or 12 from bits that are not bf16.
+    """
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         *factors, out = (state.dtype for state in spec.states)
-        sums = bf16 if out == BF16 else integer
-        main = 1 + 4 * sum(factor != F32 for factor in factors) if out == F32 else sums
+        conversions = sum(12 if factor.is_bits and factor != BF16 else 4 for factor in factors if factor != out)
+        main = bf16 if out.is_bits else 1 + conversions if out.is_float else integer
         return touching()(spec, machine) + HALF_CYCLE * main
 
     return cost

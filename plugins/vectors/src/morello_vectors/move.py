@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from morello.ir.dtypes import BF16, F32
+from morello.ir.dtypes import BF16, F32, F64
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec
@@ -26,8 +26,10 @@ def _other_cast(spec: LogicalSpec) -> bool:
 
 
 def _cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost of one instruction; rounding to bf16 takes five more."""
-    return touching(6 * HALF_CYCLE if spec.states[1].dtype == BF16 else HALF_CYCLE)(spec, machine)
+    """Return the cost of one instruction; rounding to bf16 takes five more, other bits twelve each way."""
+    source, out = (state.dtype for state in spec.states)
+    bits = 12 * (out.is_bits or (source.is_bits and source != BF16))
+    return touching((6 if out == BF16 else bits or 1) * HALF_CYCLE)(spec, machine)
 
 
 def _same_vectors(spec: LogicalSpec) -> bool:
@@ -43,23 +45,24 @@ def _vector_cast(site: KernelSite) -> str:
 
 def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
     """Return the condition that types differ, and that a register of the narrower type, converted, has at most `widest`
-    bytes. Conversions from and to bf16 go through f32.
+    bytes. Conversions from and to bf16 and other bits go through f32, but not from f64, which would be rounded twice.
     """
 
     def holds(spec: LogicalSpec) -> bool:
         source, out = spec.states
-        if source.dtype == out.dtype or not _same_vectors(spec):
+        if source.dtype == out.dtype or not _same_vectors(spec) or (source.dtype == F64 and out.dtype.is_bits):
             return False
-        bytes_ = max(source.dtype.bytes, out.dtype.bytes, 4 if out.dtype.is_float else 1)
+        bytes_ = max(source.dtype.wide.bytes, out.dtype.wide.bytes)
         return bytes_ * max(state.vector or 0 for state in spec.states) <= widest
 
     return holds
 
 
 def _vector_cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the measured half cycles per vector: 2 to widen, 4 to narrow, and 12 to round to bf16."""
+    """Return the measured half cycles per vector: 2 to widen, 4 to narrow, 12 to round to bf16 and for other bits."""
     source, out = (state.dtype for state in spec.states)
-    each = 12 if out == BF16 else 4 if out.bytes < source.bytes else 2
+    bits = out.is_bits or (source.is_bits and source != BF16)
+    each = 12 if bits else 4 if out.bytes < source.bytes else 2
     return per_vector(each * HALF_CYCLE)(spec, machine)
 
 

@@ -1,7 +1,7 @@
 """Single values in C: reading an operand as the type of the computation, and storing a result.
 
-Floats are computed as `float` or wider, and bf16 is rounded to nearest, ties to even. Integers are computed as
-`uint32_t`, which wraps around without undefined behaviour.
+Floats are computed as `float` or wider, f64 as `double`, and results are rounded to nearest, ties to even. Integers are
+computed as `uint32_t`, which wraps around without undefined behaviour.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from morello.plugins import Machine, touching
 from morello_vectors.common import HALF_CYCLE
 from morello_vectors.convert import scalar_as
 
-#: Half cycles to convert a value from bf16 or to it.
-_CONVERSION = 4
+#: Half cycles to convert a value from bf16 or to it, and from or to other floats that are stored as bits.
+_BF16, _BITS = 4, 12
 
 
 def read(site: KernelSite, index: int, dtype: DType) -> str:
     """Return the only value of an operand, converted to what values for `dtype` are computed in."""
     operand = site.operand(index)
-    return scalar_as(site, operand.scalar(), operand.tensor.state.dtype, F32 if dtype.is_float else dtype)
+    return scalar_as(site, operand.scalar(), operand.tensor.state.dtype, dtype.wide)
 
 
 def write(site: KernelSite, index: int, value: str) -> None:
-    """Store a result, which is a `float` for float types, as the only value of an operand."""
+    """Store a result, which is a `float` or `double` for float types, as the only value of an operand."""
     operand = site.operand(index)
     dtype = operand.tensor.state.dtype
-    site.line(f"{operand.scalar()} = {scalar_as(site, value, F32 if dtype.is_float else dtype, dtype)};")
+    site.line(f"{operand.scalar()} = {scalar_as(site, value, dtype.wide, dtype)};")
 
 
 def line(expression: str | Callable[[KernelSite], str]) -> Template:
@@ -43,7 +43,7 @@ def line(expression: str | Callable[[KernelSite], str]) -> Template:
     def template(site: KernelSite) -> str:
         states = dict(zip(site.operands, site.spec.states, strict=True))
         dtype = site.spec.states[-1].dtype
-        kind = F32 if dtype.is_float else dtype
+        kind = dtype.wide
         text = expression if isinstance(expression, str) else expression(site)
         used = {name: state.dtype for name, state in states.items() if f"{{{name}}}" in text}
         values = {name: scalar_as(site, f"{{{name}}}", source, kind) for name, source in used.items()}
@@ -54,7 +54,7 @@ def line(expression: str | Callable[[KernelSite], str]) -> Template:
 
 def computed(expression: str, dtype: DType) -> str:
     """Return a result of `float`, `double` or `uint32_t` as what `write` stores."""
-    return f"({'float' if dtype.is_float else dtype.c_name})({expression})"
+    return f"({dtype.wide.c_name})({expression})"
 
 
 def in_doubles(
@@ -95,19 +95,19 @@ def picked(a: str, b: str, sign: str, or_nan: bool) -> str:
 
 def literal(value: float | int, dtype: DType) -> str:
     """Return a constant of a data type in C, exactly."""
-    if dtype == BF16:
-        return f"{BF16.numpy.type(value).view('uint16'):#06x}"
+    if dtype.is_bits:
+        return f"{dtype.bits(value):#0{2 * dtype.bytes + 2}x}"
     if not dtype.is_float:
         # The smallest int has no literal of its own.
         return f"({dtype.c_name}){int(value)}" if int(value) != -(2**31) else "INT32_MIN"
-    return "-__builtin_inff()" if value == float("-inf") else f"{float(value).hex()}f"
+    return "-__builtin_inff()" if value == float("-inf") else f"{float(value).hex()}{'f' if dtype == F32 else ''}"
 
 
 def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:
     """Return the cost of a kernel on single values: touching and converting them, and `cycles` half cycles."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        conversions = sum(state.dtype == BF16 for state in spec.states)
-        return touching()(spec, machine) + HALF_CYCLE * (cycles + _CONVERSION * conversions)
+        conversions = sum(_BF16 if state.dtype == BF16 else _BITS for state in spec.states if state.dtype.is_bits)
+        return touching()(spec, machine) + HALF_CYCLE * (cycles + conversions)
 
     return cost

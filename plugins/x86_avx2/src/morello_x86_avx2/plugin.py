@@ -7,7 +7,6 @@ from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
-from morello_x86.types import of_types
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
@@ -20,7 +19,7 @@ INFO = TargetInfo(
     description="x86-64 with AVX2 and FMA",
     layouts=layouts(VECTORS, strips=(16,)),
     offers=offers,
-    casts=frozenset({("bf16", "f32")}),
+    casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
     cpu_features=("avx2", "fma"),
     cost_unit=COST_UNIT,
     units_per_cycle=UNITS_PER_CYCLE,
@@ -30,7 +29,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=16, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=of_types(kernels(VECTORS, registers=16)),
+    kernels=kernels(VECTORS, registers=16),
     # Two threads that are awake measured 8,763; more take longer.
     weights=Weights(threads=16, sync=20_000),
     profiles=profiles("morello_x86_avx2", INFO.name),

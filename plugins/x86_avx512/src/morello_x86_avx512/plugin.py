@@ -7,7 +7,6 @@ from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
-from morello_x86.types import of_types
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
@@ -21,7 +20,7 @@ INFO = TargetInfo(
     description="x86-64 with AVX-512 F, VL and BW",
     layouts=layouts(VECTORS, strips=(64,)),
     offers=offers,
-    casts=frozenset({("bf16", "f32")}),
+    casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
     cpu_features=("avx512f", "avx512vl", "avx512bw", "fma"),
     cost_unit=COST_UNIT,
     units_per_cycle=UNITS_PER_CYCLE,
@@ -31,7 +30,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=32, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=of_types((*kernels(VECTORS, registers=32), *KERNELS)),
+    kernels=(*kernels(VECTORS, registers=32), *KERNELS),
     weights=Weights(threads=24, sync=20_000),
     profiles=profiles("morello_x86_avx512", INFO.name),
     clock=clock(size=64),
