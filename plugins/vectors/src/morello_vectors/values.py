@@ -68,17 +68,17 @@ def in_doubles(
 
     def emit(site: KernelSite) -> None:
         indices = {name: index for index, name in enumerate(site.operands)}
-        dtype = site.spec.states[-1].dtype
+        types = {name: state.dtype for name, state in zip(site.operands, site.spec.states, strict=True)}
 
         def spelled(name: str) -> str:
-            return functions[name](site) if functions and name in functions else read(site, indices[name], dtype)
+            return functions[name](site) if functions and name in functions else read(site, indices[name], types[name])
 
         site.line("{")
         for line in (lines if isinstance(lines, str) else lines(site)).split("; "):
             left, right = line.split(" = ", 1)
             value = right.format(**{name: spelled(name) for name in names_in(right)})
             if names_in(left):
-                write(site, indices[left[1:-1]], computed(value, dtype))
+                write(site, indices[left[1:-1]], computed(value, types[left[1:-1]]))
             else:
                 site.line(f"    const double {left} = {value};")
         site.line("}")
