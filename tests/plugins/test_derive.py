@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from morello import api
+from morello.api.functions.calls import host_target
 from morello.db.fingerprint import fingerprint
 from morello.errors import MorelloError, PluginError
 from morello.ir.impl import cost_and_peak
@@ -114,6 +115,15 @@ def test_changes_of_what_the_base_lacks(toy_plugin: Any, changes: dict[str, Any]
     with pytest.raises(PluginError, match=re.escape(message)) as caught:
         _ = registry_of(toy_plugin, variant=small(**changes)).names
     assert caught.value.message.startswith("plugin 'variant', target small, derived from toy_cpu: ")
+
+
+def test_functions_on_arrays_use_a_derived_target_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from morello_reference_c import plugin as reference_c
+
+    registry = Registry.of(reference_c=reference_c, a_variant=derive("reference_c", name="a_variant"))
+    monkeypatch.setattr("morello.api.functions.calls.installed", lambda: registry)
+    assert registry.names == ["a_variant", "reference_c"]
+    assert host_target.__wrapped__().name == "reference_c"
 
 
 def test_an_unknown_base_and_a_circle(toy_plugin: Any) -> None:
