@@ -21,7 +21,7 @@ from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, Leaf, cost_and_peak
 from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
-from morello.kernels.target import Target
+from morello.kernels.target import Metric, Target
 from morello.progress import Listener, subscribe
 from morello.run.arguments import Argument, CallOrder, check_apart, check_parameters
 from morello.run.arrays import ALIGNMENT, Blank
@@ -350,8 +350,15 @@ class Kernel:
 
         return bench(self.function, min_time, repeats, seed, threads, cold=cold)
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return what it is measured by in place of time: the target's metrics, or the instructions of an emulator."""
+        from morello.run.metrics import metrics_of
+
+        return metrics_of(self.target, self.runner)
+
     def readings(self, seed: int = 0) -> tuple[Reading, ...]:
-        """Return the target's metrics of one call on random data; none if it has no metrics."""
+        """Return the `metrics` of one call on random data."""
         from morello.run.metrics import readings
 
         return readings(self.function, self, seed)

@@ -123,14 +123,14 @@ def compile(
     compiler.
     """
     start = goal_from(what, target, profile, cpu).allowing(using, without, layouts)
-    done = tuned(start, database(db), cc) if measured else start
+    done = tuned(start, database(db), cc, runner) if measured else start
     done = done.synthesize(db, progress, budget) if next(leaves(done.impl), None) else done
     return Kernel(done, done.program, cc, runner)
 
 
-def tuned(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Goal:
+def tuned(goal: Goal, db: SpecStore | None, cc: str | None = None, runner: str | None = None) -> Goal:
     """Return a goal with the program that `tune` measured to be the fastest on such a machine, if there is one."""
-    return installed().recorded_program(goal, db, cc) or goal
+    return installed().recorded_program(goal, db, cc, runner) or goal
 
 
 def goal_from(

@@ -151,8 +151,8 @@ class TimingOptions:
     cold: bool
 
     def readings(self, kernel: api.Kernel) -> tuple[api.Reading, ...]:
-        """Return the target's metrics of a kernel, if it has any, with progress on stderr."""
-        if not kernel.target.metrics:
+        """Return the metrics of a kernel, if it has any, with progress on stderr."""
+        if not kernel.metrics:
             return ()
         with Spinner(f"counting {kernel.goal.name}"):
             return kernel.readings(self.seed)

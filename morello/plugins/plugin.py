@@ -46,10 +46,10 @@ def morello_dtypes() -> Iterable[DType] | None:
 
 
 @hookspec(firstresult=True)
-def morello_recorded_program(goal: Any, db: Any, compiler: str | None) -> Any:
-    """Return a Goal with the program that was measured fastest on such a machine with `compiler`, or None.
+def morello_recorded_program(goal: Any, db: Any, compiler: str | None, runner: str | None) -> Any:
+    """Return a Goal with the program that was measured fastest on such a machine, or None.
 
-    `db` is the SpecStore that the user chose, or None.
+    `compiler` and `runner` are the commands that the user chose. `db` is the SpecStore that the user chose, or None.
     """
 
 

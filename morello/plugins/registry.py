@@ -207,9 +207,9 @@ class Registry:
         self._base(name)
         return self._assembled[name][1]
 
-    def recorded_program(self, goal: Any, db: Any, compiler: str | None) -> Any:
+    def recorded_program(self, goal: Any, db: Any, compiler: str | None, runner: str | None) -> Any:
         """Return a Goal with the program that was measured fastest on such a machine, or None."""
-        return self._manager.hook.morello_recorded_program(goal=goal, db=db, compiler=compiler)
+        return self._manager.hook.morello_recorded_program(goal=goal, db=db, compiler=compiler, runner=runner)
 
     def reason(self, target: str) -> MorelloError | None:
         """Return why a target is missing, if the plugin of its name is skipped."""

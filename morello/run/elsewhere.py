@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from morello.errors import ToolchainError, VerificationError
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
+from morello.run.counting import counting, counting_plugin
 from morello.run.function import NativeFunction
 from morello.run.loop import CLOCK, loop_prototype, loop_source
 from morello.run.runner import ProgramEnded, Runner, Session, find_runner, no_runner
@@ -36,6 +38,8 @@ extern const morello_program morello_programs[];
 """
 #: Empty functions do not use their parameters, and programs may be compiled with warnings as errors.
 _LOOSE = '#pragma GCC diagnostic ignored "-Wunused-parameter"\n#include "programs.h"\n'
+#: The head of an answer: CPU seconds, wall seconds, instructions.
+_MEASURED = struct.Struct("=3d")
 #: Processes that wait for calls.
 _SESSIONS = 4
 #: Bytes of a page: arrays of a call have the same addresses modulo these as those in this process.
@@ -92,7 +96,8 @@ class RunnerFunction(NativeFunction):
             _window(array, around, argument.writes or around > 0)
             for argument, array in zip(self.arguments, arrays, strict=True)
         ]
-        answers = iter(self._called(windows, self._strides(arrays), threads)[1:])
+        session = _session(self._required(), self.library, os.getpid())
+        answers = iter(self._called(windows, self._strides(arrays), threads, session)[1:])
         for array, window in zip(arrays, windows, strict=True):
             if around:
                 ctypes.memmove(_span(array)[0] - around, next(answers), len(window.data))
@@ -101,13 +106,41 @@ class RunnerFunction(NativeFunction):
 
     def timed(self, arrays: Sequence[np.ndarray], threads: int) -> Callable[[int, bool], tuple[float, float]]:
         """Return a function that calls it, or an empty function, so many times, and returns CPU and wall seconds."""
-        self._called([_window(array, 0, False) for array in arrays], self._strides(arrays), threads, calls=0)
+        call = self._measured(Session(self._required(), self.library), arrays, threads)
+        return lambda calls, empty: call(calls, empty)[:2]
 
-        def call(calls: int, empty: bool) -> tuple[float, float]:
-            cpu, wall = struct.unpack("=2d", self._called((), (), threads, calls, empty)[0])
-            return cpu, wall
+    def instructions(self, arrays: Sequence[np.ndarray]) -> int | None:
+        """Return the instructions of a call on one thread, None if the runner does not count them. Raises as calls."""
+        runner = self._required()
+        plugin = counting_plugin(runner)
+        if plugin is None:
+            return None
+        with tempfile.NamedTemporaryFile(prefix="morello-count-") as file:
+            file.write(bytes(8))
+            file.flush()
+            session = Session(counting(runner, plugin, file.name), self.library, arguments=[file.name])
+            call = self._measured(session, arrays, 1)
+            call(1, False)  # the first call of a function may start threads
+            return int(call(1, False)[2] - call(1, True)[2])
+
+    def _measured(
+        self, session: Session, arrays: Sequence[np.ndarray], threads: int
+    ) -> Callable[[int, bool], tuple[float, float, float]]:
+        """Return a function that calls it, or an empty function, so many times on arrays that a session gets now.
+
+        It returns CPU seconds, wall seconds and instructions.
+        """
+        self._called([_window(array, 0, False) for array in arrays], self._strides(arrays), threads, session, calls=0)
+
+        def call(calls: int, empty: bool) -> tuple[float, float, float]:
+            return _MEASURED.unpack(self._called((), (), threads, session, calls, empty)[0])
 
         return call
+
+    def _required(self) -> Runner:
+        if self.runner is None:
+            raise no_runner(self.target.info)
+        return self.runner
 
     def load(self) -> NoReturn:
         """Raise ToolchainError: nothing of it is in this process."""
@@ -118,12 +151,15 @@ class RunnerFunction(NativeFunction):
         return [stride for argument, array in pairs for stride in argument.form.outer_strides(array)]
 
     def _called(
-        self, windows: Sequence[Window], strides: Sequence[int], threads: int, calls: int = 1, empty: bool = False
+        self,
+        windows: Sequence[Window],
+        strides: Sequence[int],
+        threads: int,
+        session: Session,
+        calls: int = 1,
+        empty: bool = False,
     ) -> list[bytes]:
         """Call it on windows, or on those of the last request without any; return the answer."""
-        if self.runner is None:
-            raise no_runner(self.target.info)
-        session = _session(self.runner, self.library, os.getpid())
         try:
             return session.call(*exchange(self.program, self.number, windows, strides, threads, calls, empty))
         except ProgramEnded as end:
@@ -156,7 +192,7 @@ def exchange(
     head = (number, empty, calls, len(windows), len(numbers), workspace, len(strides))
     request = [struct.pack("=7q", *head), *(one.head for one in windows), struct.pack(f"={len(numbers)}q", *numbers)]
     returned = [len(one.data) for one in windows if one.returns]
-    return [*request, *(one.data for one in windows)], [16, *returned]
+    return [*request, *(one.data for one in windows)], [_MEASURED.size, *returned]
 
 
 def build_program(

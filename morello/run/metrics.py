@@ -9,9 +9,15 @@ from typing import Any
 import attrs
 
 from morello.errors import EmitError, MorelloError, PluginError, remedy
-from morello.kernels.target import Metric
+from morello.kernels.target import Metric, Target
+from morello.run.counting import counting_plugin
+from morello.run.elsewhere import RunnerFunction
 from morello.run.function import NativeFunction
+from morello.run.runner import Runner
 from morello.run.timing import random_operands
+
+#: The metric of emulated programs.
+INSTRUCTIONS = "instructions"
 
 
 @attrs.frozen
@@ -30,12 +36,23 @@ class Reading:
         return f"{self.metric.name} {self.amount} {self.metric.unit}"
 
 
+def metrics_of(target: Target, runner: Runner | None) -> tuple[Metric, ...]:
+    """Return the target's metrics, or else the instructions of a program if its runner counts them."""
+    if target.metrics or runner is None or counting_plugin(runner) is None:
+        return tuple(target.metrics)
+    return (Metric(name=INSTRUCTIONS, unit=f"emulated by {runner.emulator}"),)
+
+
 def readings(function: NativeFunction, kernel: Any, seed: int = 0) -> tuple[Reading, ...]:
     """Return the metrics of the target for one call on random data and one thread; `measure` is given `kernel`.
 
-    Raises what calls raise, EmitError if the library lacks a metric's function, and PluginError if `measure` fails.
+    An emulated program of a target without metrics has the number of its instructions. Raises what calls raise,
+    EmitError if the library lacks a metric's function, and PluginError if `measure` fails.
     """
-    metrics = function.target.metrics
+    metrics = metrics_of(function.target, function.runner)
+    if isinstance(function, RunnerFunction) and not function.target.metrics:
+        arrays = random_operands(function, seed) if metrics else []
+        return tuple(Reading(metric, function.instructions(arrays) or 0) for metric in metrics)
     counted = _counted(function, [metric for metric in metrics if metric.measure is None], seed)
     return tuple(
         Reading(metric, counted[metric.name] if metric.measure is None else _measured(function, metric, kernel))
@@ -47,6 +64,11 @@ def _counted(function: NativeFunction, metrics: Sequence[Metric], seed: int) -> 
     """Return the increments of counters by one call."""
     if not metrics:
         return {}
+    if function.runner:
+        raise MorelloError(
+            f"{metrics[0].name} is counted in this process, and the program runs through `{function.runner}`",
+            "leave out the runner",
+        )
     arrays = random_operands(function, seed)
     function(arrays)  # builds the library
     counts = [_counter(function, metric) for metric in metrics]

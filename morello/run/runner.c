@@ -2,12 +2,15 @@
 
    A request is a head, then what it has of operands: a description of each, the numbers that the function takes, and
    each one's bytes. Without operands it uses those of the last request. The answer is a head, then the bytes of the
-   operands that come back. "programs.h" declares the functions and their timing loops. */
+   operands that come back. "programs.h" declares the functions and their timing loops. The argument, if there is one, is
+   a file of eight bytes with the number of instructions so far, see "instructions.c". */
 
 #include "programs.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* Numbers that are 64 bits wide everywhere. The workspace's address is the number at `place`. */
 typedef struct { int64_t which, empty, calls, operands, numbers, workspace, place; } morello_head;
@@ -30,7 +33,21 @@ static void take(void *memory, size_t bytes) {
     }
 }
 
-int main(void) {
+static const volatile uint64_t *instructions(const char *path) {
+    static const uint64_t none = 0;
+    if (path == NULL) {
+        return &none;
+    }
+    const void *count = mmap(NULL, sizeof none, PROT_READ, MAP_SHARED, open(path, O_RDONLY), 0);
+    if (count == MAP_FAILED) {
+        fprintf(stderr, "%s cannot be mapped\n", path);
+        exit(3);
+    }
+    return count;
+}
+
+int main(int arguments, char **argument) {
+    const volatile uint64_t *const executed = instructions(arguments > 1 ? argument[1] : NULL);
     static morello_operand operands[OPERANDS];
     static int64_t sent[NUMBERS];
     static ptrdiff_t numbers[NUMBERS];
@@ -63,10 +80,12 @@ int main(void) {
                 pointers[one] = (char *)memory[one] + own->shift + own->start;
             }
         }
-        double seconds[2];
+        double measured[3]; /* CPU seconds, wall seconds, instructions */
         const morello_program *called = &morello_programs[asked.which];
-        called->loop(asked.empty ? NULL : called->function, asked.calls, pointers, numbers, seconds);
-        fwrite(seconds, sizeof seconds, 1, stdout);
+        const uint64_t before = *executed;
+        called->loop(asked.empty ? NULL : called->function, asked.calls, pointers, numbers, measured);
+        measured[2] = (double)(*executed - before);
+        fwrite(measured, sizeof measured, 1, stdout);
         for (int64_t one = 0; one < asked.operands; ++one) {
             if (operands[one].returns) {
                 fwrite((char *)memory[one] + operands[one].shift, 1, (size_t)operands[one].bytes, stdout);

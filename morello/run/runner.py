@@ -86,6 +86,20 @@ def require_runner(info: TargetInfo, command: str | None = None) -> None:
         raise no_runner(info)
 
 
+def timing_runner(info: TargetInfo, command: str | None = None) -> Runner | None:
+    """Return the runner of a target's programs where their times count, None for this process.
+
+    Raises ToolchainError for an emulator, and if the programs cannot run here.
+    """
+    require_runner(info, command)
+    runner = find_runner(info, command)
+    if runner and runner.emulator:
+        raise ToolchainError(
+            f"`{runner}` is an emulator, whose times say nothing of a CPU", "use a real machine: --runner 'ssh HOST'"
+        )
+    return runner
+
+
 def _requested(text: str, origin: str) -> Runner:
     hint = f"give {origin} a command that runs programs: {_EXAMPLES}"
     try:
@@ -139,8 +153,14 @@ class ProgramEnded(Exception):
 class Session:
     """A process that runs a program of `runner.c`; it starts at the first call, and again after one that ended it."""
 
-    def __init__(self, runner: Runner, program: Path, environment: Mapping[str, str] | None = None):
-        self._runner, self._program = runner, program
+    def __init__(
+        self,
+        runner: Runner,
+        program: Path,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ):
+        self._runner, self._program, self._arguments = runner, program, arguments
         self._environment = os.environ | (environment or {})
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -212,7 +232,7 @@ class Session:
         """Return the command that runs the program; it is copied to another machine first. Raises ToolchainError."""
         words, name = self._runner.words, f"./morello-{secrets.token_hex(8)}"
         if not self._runner.is_remote:
-            return [*words, str(self._program)]
+            return [*words, str(self._program), *self._arguments]
         with self._program.open("rb") as file:
             script = f"{_FOLDER}; umask 077; cat > {name} && chmod 700 {name}"
             copied = run([*words, script], timeout_seconds(), stdin=file)

@@ -197,16 +197,40 @@ def test_a_runner_that_does_not_exist(cli: Cli, write: Write, runnable: str, ref
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="qemu-x86_64 is not installed")
-def test_emulated_programs_have_no_speed(cli: Cli, write: Write, refused: Callable[..., None]) -> None:
+def test_emulated_programs_have_no_speed(
+    cli: Cli, write: Write, refused: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An emulator that counts no instructions: the time is marked."""
+    (tmp_path / "qemu-none").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "qemu-none").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     file = write(PRODUCT.replace("L1", "GL"), "reference_c")
-    ran = cli("run", "--no-db", "--runner", "qemu-x86_64", file)
-    assert "emulated by qemu-x86_64" in ran.stdout
-    assert not any(words in ran.stdout for words in ("FLOP/s", "GB/s", "its speed"))
-    (timed,) = json.loads(cli("bench", "--json", "--min-time", "0", "--runner", "qemu-x86_64", file).stdout)
-    assert timed["emulator"] == "qemu-x86_64"
+    ran = cli("run", "--no-db", "--runner", "qemu-none", file).stdout
+    assert "emulated by qemu-none; not compared: numpy runs on this machine, and the program through `qemu-none`" in ran
+    assert not any(words in ran for words in ("FLOP/s", "GB/s", "its speed"))
+    (timed,) = json.loads(cli("bench", "--json", "--min-time", "0", "--runner", "qemu-none", file).stdout)
+    assert timed["emulator"] == "qemu-none"
     assert timed["gflops"] is timed["gbytes"] is timed["times_as_fast"] is None
-    refused(cli("bench", "--cold", "--runner", "qemu-x86_64", file), "are not timed from memory")
+    refused(cli("bench", "--cold", "--runner", "qemu-none", file), "are not timed from memory")
+    for command in (["tune"], ["map", "--compare"]):
+        refused(cli(*command, "--runner", "qemu-none", file), "`qemu-none` is an emulator, whose times say nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="qemu-x86_64 is not installed: nothing counts instructions")
+def test_instructions_are_counted(cli: Cli, write: Write) -> None:
+    """They are the same every time, and proportional to the work."""
+    counts = []
+    for rows in (16, 16, 32):
+        file = write(f"spec product = Matmul(1×{rows}×16×16, GL, GL, GL, serial)\n", "reference_c")
+        (found,) = json.loads(cli("bench", "--json", "--no-db", "--runner", "qemu-x86_64", file).stdout)
+        ((reading),) = found["metrics"]
+        assert (reading["name"], reading["unit"]) == ("instructions", "emulated by qemu-x86_64")
+        counts.append(reading["value"])
+    assert counts[0] == counts[1]
+    assert 1.9 < counts[2] / counts[0] < 2.1
+    (tuned,) = json.loads(cli("tune", "--json", "--no-db", "--budget", "2", "--runner", "qemu-x86_64", file).stdout)
+    assert (tuned["metric"], tuned["start"]) == ("instructions", counts[2])
 
 
 # On another architecture.

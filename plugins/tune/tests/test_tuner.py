@@ -142,19 +142,19 @@ def test_the_fastest_is_used_on_such_a_machine_and_is_not_called_optimal(
     assert plain.proof == "optimal"
     assert plain.low == plain.cost
     # Scheduled goals keep their schedule, and programs of other machines are not used.
-    assert morello_recorded_program(slow(), store, None) is None
+    assert morello_recorded_program(slow(), store, None, None) is None
     (best,) = store.measured(done.goal.target, done.goal.spec)
     assert best.words.startswith("measured on ")
     other = attrs.evolve(best, machine=attrs.evolve(best.machine, cpu="other"))
     elsewhere = SpecStore(store.path.with_name("other.db"))
     elsewhere.keep_measured(done.goal.target, done.goal.spec, other)
-    assert morello_recorded_program(fresh(), elsewhere, None) is None
+    assert morello_recorded_program(fresh(), elsewhere, None, None) is None
     # A schedule whose C differs from that timed is not used.
     elsewhere.keep_measured(done.goal.target, done.goal.spec, attrs.evolve(best, key="0"))
-    assert morello_recorded_program(fresh(), elsewhere, None) is None
+    assert morello_recorded_program(fresh(), elsewhere, None, None) is None
     elsewhere.keep_measured(done.goal.target, done.goal.spec, best)
-    assert morello_recorded_program(fresh(), elsewhere, None) is not None
-    assert morello_recorded_program(fresh().allowing(without=["fit"]), elsewhere, None) is None
+    assert morello_recorded_program(fresh(), elsewhere, None, None) is not None
+    assert morello_recorded_program(fresh().allowing(without=["fit"]), elsewhere, None, None) is None
     assert measured_db.counts(elsewhere.file) == {"x86_avx2": 2}
     assert measured_db.drop(elsewhere.file) == 2
 

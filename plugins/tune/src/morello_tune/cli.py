@@ -19,6 +19,7 @@ from morello.cli.common import (
     cc_option,
     json_option,
     print_json,
+    runner_option,
     threads_option,
     with_goals,
 )
@@ -135,6 +136,7 @@ def _path(*names: str, metavar: str, text: str) -> Any:
 @_path("-o", "--output", metavar="BEST.spec", text="Write a Spec file with the best schedule, and a file with its C.")
 @threads_option
 @cc_option
+@runner_option
 @click.option("--list", "listed", is_flag=True, help="List proposers and the menu of the target, and do nothing else.")
 @json_option
 def command(
@@ -176,6 +178,7 @@ def command(
         reuse=reuse or False,
         budget=search.budget,
         cc=search.cc,
+        runner=search.runner,
         proposer_options={"top": top},
         **given,
     )
@@ -198,6 +201,8 @@ def _print(done: TuningResult, search: SearchOptions) -> None:
     goal, start, best = done.goal, done.start, done.best
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     print_sizes(goal)
+    if runner := done.kernel.runner:
+        click.echo(f"runner   {runner}")
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in done.verdicts.items())
     interrupted = ", interrupted" if done.interrupted else ""
     rows = [f"start    {_value(start, done)}"]

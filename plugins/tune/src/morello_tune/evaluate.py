@@ -27,7 +27,9 @@ from morello.kernels.target import Target
 from morello.plugins.measure import Clock
 from morello.report.balance import balance
 from morello.report.tree import by_level
+from morello.run.metrics import metrics_of
 from morello.run.paired import Paired, compare, pinned
+from morello.run.runner import Runner
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.budget import SearchBudget
 from morello.verify.check import Verification
@@ -68,6 +70,7 @@ class Evaluator:
     threads: int | None = None
     clock: Clock | None = None
     deadline: float = math.inf
+    runner: Runner | None = None
     _selves: deque[float] = attrs.field(factory=lambda: deque[float](maxlen=_SELVES), init=False)
     _comparisons: int = attrs.field(default=0, init=False)
     _searches: Searches = attrs.field(init=False)
@@ -81,8 +84,8 @@ class Evaluator:
 
     @property
     def metric(self) -> str:
-        """Return the name of the target's first metric, which is measured in place of time; empty for time."""
-        return next((one.name for one in self.goal.target.metrics), "")
+        """Return the name of the first metric, which is measured in place of time; empty for time."""
+        return next((one.name for one in metrics_of(self.goal.target, self.runner)), "")
 
     @property
     def noise(self) -> float:
@@ -129,7 +132,9 @@ class Evaluator:
         target, goal = self.goal.target, self.goal
         impl = simplified(TuningCandidate(target=target, impl=impl))
         program = target.emitter.emit(impl, target, goal.name, goal.signature)
-        kernel = Kernel(attrs.evolve(goal, position=Position(impl), before_search=None), program, self.compiler)
+        kernel = Kernel(
+            attrs.evolve(goal, position=Position(impl), before_search=None), program, self.compiler, self.runner
+        )
         return BuiltProgram(kernel, program_key(impl, target), int(cost_and_peak(impl).cost))
 
     def prepare(
@@ -261,7 +266,7 @@ class Evaluator:
         The peak is timed right after the program, since clock rates change, and repeated while it seems exceeded:
         then the core was slower, or shared.
         """
-        if self.clock is None or self.metric:
+        if self.clock is None or self.metric or self.runner:
             return None
         threads = min(self._threads(built), os.cpu_count() or 1)
         rate, peak = self.goal.spec.logical.flops / value / threads, 0.0

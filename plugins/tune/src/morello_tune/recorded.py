@@ -15,16 +15,21 @@ from morello.ir.impl import Leaf, leaves
 from morello.plugins import hookimpl
 from morello.plugins.profile_choice import microarchitectures
 from morello.run.function import NativeFunction
+from morello.run.runner import Runner, find_runner
 
 
 def machine_of(kernel: Kernel, threads: int | None = None) -> MachineKind:
-    """Return the kind of this machine, with the compiler of a kernel and the threads it runs on."""
+    """Return the kind of machine that runs a kernel: its CPU or its runner, the compiler, and the threads."""
     count = kernel.threads(threads if kernel.program.parallel else None)
-    return MachineKind(cpu=microarchitectures()[0], compiler=str(kernel.compiler), threads=count)
+    return MachineKind(cpu=_cpu(kernel.runner), compiler=str(kernel.compiler), threads=count)
+
+
+def _cpu(runner: Runner | None) -> str:
+    return str(runner) if runner else microarchitectures()[0]
 
 
 @hookimpl
-def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | None) -> Goal | None:
+def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | None, runner: str | None) -> Goal | None:
     """Return a goal with the program that was measured fastest on such a machine; None without one.
 
     The goal must be neither scheduled nor restricted to some steps, and the C of the program must be the same as when
@@ -36,11 +41,11 @@ def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | N
     if not programs:
         return None
     try:
-        cc = find_compiler(compiler)
+        cc, cpu = find_compiler(compiler, goal.target.info), _cpu(find_runner(goal.target.info, runner))
     except MorelloError:
         return None
     for found in programs:
-        if (found.machine.cpu, found.machine.compiler) != (microarchitectures()[0], str(cc)):
+        if (found.machine.cpu, found.machine.compiler) != (cpu, str(cc)):
             continue
         try:
             done = goal.apply(found.schedule)

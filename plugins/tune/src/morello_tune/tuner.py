@@ -27,7 +27,9 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
+from morello.run.metrics import metrics_of
 from morello.run.paired import Paired
+from morello.run.runner import find_runner, timing_runner
 from morello.schedule import schedule_of
 from morello.search.budget import SearchBudget
 from morello_tune.beam import BeamOptions, BeamSearch, BeamState
@@ -59,6 +61,7 @@ class TuningOptions(BeamOptions):
     reuse: DatabaseLike = False
     trace: str | os.PathLike[str] | None = None
     cc: str | None = None
+    runner: str | None = None
     threads: int | None = None
     budget: SearchBudget | None = None
     completing: SearchBudget = BUDGET
@@ -184,9 +187,13 @@ class Tuner:
         began = time.monotonic()
         ends = began + options.time
         planner, reuse = proposer(options.proposer, target.name), database(options.reuse)
+        runner = find_runner(target.info, options.runner)
+        # An emulator may count instructions, which are as good as a metric.
+        runner = runner if metrics_of(target, runner) else timing_runner(target.info, options.runner)
         evaluator = self._evaluator = Evaluator(
             goal,
-            find_compiler(options.cc),
+            find_compiler(options.cc, target.info),
+            runner=runner,
             budget=attrs.evolve(options.completing, memory=options.budget.memory if options.budget else None),
             seed=options.seed,
             threads=options.threads,

@@ -12,13 +12,14 @@ import click
 
 from morello.api.goals import Goal
 from morello.build.toolchain import find_compiler
-from morello.cli.common import SearchOptions, cc_option, json_option, print_json, with_goals_of_files
+from morello.cli.common import SearchOptions, cc_option, json_option, print_json, runner_option, with_goals_of_files
 from morello.cli.figures import figures, save
 from morello.cli.kernels import make, proof_of
 from morello.errors import UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.ir.impl import Leaf
 from morello.report.tables import Column, print_table
+from morello.run.runner import timing_runner
 from morello.run.timing import duration
 from morello.schedule import Position
 from morello_bounds.cli import facts_of, print_head, seed_option
@@ -50,6 +51,7 @@ from morello_bounds.mappers.mapped import OBJECTIVES, TIME
 @click.option("--no-time", is_flag=True, help="With --compare: neither build programs nor measure them.")
 @click.option("--plot", metavar="FILE", help="With --compare: draw costs and times over the CPU time until found.")
 @cc_option
+@runner_option
 @click.option("--list", "listed", is_flag=True, help="Only list the mappers of the target.")
 @json_option
 def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **options: Any) -> None:
@@ -78,10 +80,12 @@ def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **optio
         return
     timed = not options["no_time"] if compares else objective == TIME
     if timed:
-        find_compiler(search.cc)  # before the search, so that an error appears early
+        for target in {goal.target for goal in goals}:  # before the search, so that an error appears early
+            timing_runner(target.info, search.runner)
+            find_compiler(search.cc, target.info)
     if plot is not None:
         figures()
-    run = MapOptions(objective, options["seed"], search.cc, fresh=compares, timed=timed)
+    run = MapOptions(objective, options["seed"], search.cc, search.runner, fresh=compares, timed=timed)
     found: list[MapperComparison] = []
     for goal, mappers in zip(goals, chosen, strict=True):
         unscheduled = attrs.evolve(goal, position=Position(Leaf(goal.spec)), before_search=None)

@@ -26,6 +26,7 @@ class MapOptions:
     objective: str = "cost"
     seed: int = 0
     compiler: str | None = None
+    runner: str | None = None
     fresh: bool = False
     timed: bool = False
 
@@ -129,11 +130,11 @@ def compare(
     Raises MorelloError if no mapper has a program, unless they are fresh, and PluginError for a mapper that is broken.
     """
     cuts = cuts_of(goal.spec, goal.target)
-    completion = Completion(goal, cuts, compiler=options.compiler)
+    completion = Completion(goal, cuts, compiler=options.compiler, runner=options.runner)
     results: list[MapperResult] = []
     for mapper in mappers:
         if options.fresh:
-            completion = Completion(goal, cuts, compiler=options.compiler)
+            completion = Completion(goal, cuts, compiler=options.compiler, runner=options.runner)
         results.append(_mapped(mapper, completion, options))
     if not options.fresh and all(one.fault for one in results) and (fault := results[0].fault):
         raise MorelloError(f"{goal.name}, {results[0].name}: {fault.message}", fault.hint) from fault
@@ -145,7 +146,7 @@ def compare(
         found = MapperResult(SEARCH, time.process_time() - start, fault=error)
     if options.timed:
         with Spinner(f"timing {goal.name}"):
-            *results, found = [_timed(one, options.compiler) for one in (*results, found)]
+            *results, found = [_timed(one, options) for one in (*results, found)]
     try:
         bound = certificate(goal.spec, goal.target).cost
     except MorelloError:
@@ -166,8 +167,8 @@ def _mapped(mapper: Mapper, completion: Completion, options: MapOptions) -> Mapp
     return MapperResult(mapper.name, time.process_time() - start, program, fault)
 
 
-def _timed(one: MapperResult, compiler: str | None) -> MapperResult:
+def _timed(one: MapperResult, options: MapOptions) -> MapperResult:
     """Return a result with the time of its program, if there is one."""
     if one.program is None or one.seconds is not None:
         return one
-    return attrs.evolve(one, program=one.program.timed(compiler))
+    return attrs.evolve(one, program=one.program.timed(options.compiler, options.runner))

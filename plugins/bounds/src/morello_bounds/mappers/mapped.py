@@ -15,7 +15,8 @@ from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.ir.impl import cost_and_peak
 from morello.rewrites.base import Rewrite
-from morello.run.function import NativeFunction
+from morello.run.elsewhere import function_of
+from morello.run.runner import timing_runner
 from morello.run.timing import bench
 from morello.schedule import Position, Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.budget import SearchBudget
@@ -51,11 +52,11 @@ class MappedProgram:
         """Return the statements taken, in the syntax of Spec files."""
         return schedule_text(self.schedule)
 
-    def timed(self, compiler: str | None = None) -> MappedProgram:
+    def timed(self, compiler: str | None = None, runner: str | None = None) -> MappedProgram:
         """Return the program with the shortest time of a call. Raises MorelloError if it cannot be built or run."""
         goal = self.goal
         program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
-        function = NativeFunction(goal.impl, goal.target, program, compiler)
+        function = function_of(goal.impl, goal.target, program, compiler, timing_runner(goal.target.info, runner))
         return attrs.evolve(self, seconds=bench(function, _MEASURED).best)
 
 
@@ -84,6 +85,7 @@ class Completion:
     cuts: Sequence[Cut]
     budget: SearchBudget = BUDGET
     compiler: str | None = None
+    runner: str | None = None
     _known: dict[Schedule, MappedProgram | MorelloError] = attrs.field(
         factory=dict[Schedule, "MappedProgram | MorelloError"], init=False
     )
@@ -135,7 +137,7 @@ class Completion:
             return known
         key = program_key(known.goal.impl, known.goal.target)
         if key not in self._timed:
-            self._timed[key] = known.timed(self.compiler).seconds
+            self._timed[key] = known.timed(self.compiler, self.runner).seconds
         return attrs.evolve(known, seconds=self._timed[key])
 
     def _completed(self, proposal: Sequence[Statement]) -> MappedProgram:
