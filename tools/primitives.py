@@ -36,7 +36,7 @@ from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
 from morello.testing.draws import made_for
 
-TARGETS = ("x86_avx2", "x86_avx512", "riscv_rvv128", "riscv_rvv256")
+TARGETS = ("x86_avx2", "x86_avx512", "x86_amx", "riscv_rvv128", "riscv_rvv256")
 
 NONE, SCALAR, FUSED, VECTOR = "–", "scalar", "fused", "vector"
 #: From worst to best.
@@ -282,7 +282,7 @@ page is written by `python -m tools.primitives`, from the patterns of the kernel
 | – | not supported |
 
 An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. See
-[the language](language.md#operations) for their meaning. The target `x86_amx` has all cells of `x86_avx512`.
+[the language](language.md#operations) for their meaning.
 """
 
 
