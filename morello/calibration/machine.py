@@ -35,6 +35,22 @@ _WITH = "  with {}"
 Progress = Callable[[str], None]
 
 
+#: A chain of additions, and their number. They take a cycle each on nearly all cores: those that add constants at no
+#: cost add registers like all others.
+ADDITIONS, ADDED = (
+    """\
+#define MORELLO_ADD x += y; __asm__ volatile("" : "+r"(x));
+static void morello_clock(void *memory) {
+    uintptr_t x = 1, y = 3;
+    (void)memory;
+    __asm__ volatile("" : "+r"(y));
+    for (int i = 0; i < 1000; ++i) {
+        MORELLO_ADD MORELLO_ADD MORELLO_ADD MORELLO_ADD MORELLO_ADD MORELLO_ADD MORELLO_ADD MORELLO_ADD
+    }
+}
+""",
+    8_000,
+)
 _PARALLEL_LOOP = """
 static void empty_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{
     (void)loop, (void)thread, (void)from, (void)to;
@@ -130,13 +146,14 @@ def calibrate_target(
     """
     registry = installed()
     chosen = name or _only_target(registry)
-    target, clock = registry.target(chosen, profile), registry.contributions(chosen).clock
+    target = registry.target(chosen, profile)
+    _check_here(target.info)
+    clock = _clock(registry, chosen)
     if clock is None:
         raise MorelloError(
             f"the cost unit of target {chosen} has no known duration",
-            "its plugin declares no `clock` in its TargetPlugin",
+            "its plugin declares neither `clock` in its TargetPlugin nor `units_per_cycle` in its TargetInfo",
         )
-    _check_here(target.info)
     compiler = find_compiler(cc)
     compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
     name = profile_name if profile_name not in ("", BASE) else microarchitectures()[0]
@@ -150,6 +167,13 @@ def calibrate_target(
         kernels=kernels,
         progress=progress,
     )
+
+
+def _clock(registry: Registry, name: str) -> Clock | None:
+    """Return the clock of a target: by default a chain of additions, for costs that are times."""
+    per_cycle = registry.target(name).info.units_per_cycle
+    declared = registry.contributions(name).clock
+    return Clock(source=ADDITIONS, units=ADDED * per_cycle) if declared is None and per_cycle else declared
 
 
 def _check_here(info: TargetInfo) -> None:
@@ -171,7 +195,7 @@ def _only_target(registry: Registry) -> str:
     able = [
         name
         for name in registry.names
-        if registry.contributions(name).clock
+        if _clock(registry, name)
         and not is_foreign(info := registry.target(name).info)
         and not missing_features(info.cpu_features)
     ]

@@ -19,13 +19,14 @@ from click.testing import CliRunner, Result
 
 from morello.build.toolchain import find_compiler
 from morello.calibration.levels import LevelFit, fitted, footprint
+from morello.calibration.machine import ADDED, ADDITIONS
 from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import difference, measure_table, ratios
 from morello.cli.app import main
 from morello.errors import PluginError
 from morello.host import missing_features
 from morello.kernels.machine import Weights
-from morello.plugins import Clock, Measurement, Meter, TargetPlugin
+from morello.plugins import Clock, Measurement, Meter, TargetInfo, TargetPlugin
 from morello.plugins.measure import Rows
 from morello.plugins.profile import read_profile
 from morello.plugins.registry import Registry, installed
@@ -103,6 +104,16 @@ def test_measured_costs_are_those_of_the_machine(machine: Registry, tmp_path: Pa
     assert target.level("C").hit_cost == 4
 
 
+def test_without_a_clock_additions_take_a_cycle(
+    machine: Registry, toy: TargetPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's clock takes 500 beats of a nanosecond for 8000 additions, of 4 units each."""
+    registry = Registry.of(toy_cpu=attrs.evolve(toy, clock=None, measurements=()))
+    monkeypatch.setattr("morello.calibration.machine.installed", lambda: registry)
+    text = calibrate("--quick").stdout
+    assert re.search(rf"levels.MEM.miss_cost +20 +{90 * 4 * 8000 // CLOCK.units:,} ", text)
+
+
 def test_it_shows_old_and_new_with_the_error(machine: Registry) -> None:
     text = calibrate("--quick").stdout
     assert re.search(r"toy_cpu on \S+, in beats, 0 s\n", text)
@@ -150,9 +161,10 @@ def test_a_plot_is_drawn(machine: Registry, tmp_path: Path) -> None:
         assert done.exit_code == 1
 
 
+UNTIMED = {"clock": None, "info": TargetInfo(name="toy_cpu", description="", layouts=lambda dtype, rank: [])}
 REFUSALS: list[tuple[dict[str, Any], list[str], str]] = [
-    ({"clock": None}, ["--target", "toy_cpu"], "the cost unit of target toy_cpu has no known duration"),
-    ({"clock": None}, [], "targets that can be measured here are none"),
+    (UNTIMED, ["--target", "toy_cpu"], "the cost unit of target toy_cpu has no known duration"),
+    (UNTIMED, [], "targets that can be measured here are none"),
     ({"clock": 7}, [], "clock of target toy_cpu: a clock is a morello.plugins.Clock"),
     ({"measurements": (7,)}, [], "a measurement is a morello.plugins.Measurement of a table"),
     ({"tables": {}}, [], "a measurement is a morello.plugins.Measurement of a table"),
@@ -303,3 +315,15 @@ def test_the_machine_at_hand_is_measured(name: str, tmp_path: Path, monkeypatch:
     assert target.weights.threads == (os.cpu_count() or 1)
     assert all(level.hit_cost > 0 for level in target.levels if not level.is_register)
     assert {*read_profile(path).tables} == {one.table for one in some}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing_features(("avx2",))), reason="this CPU lacks avx2")
+def test_additions_take_a_cycle_on_the_machine_at_hand() -> None:
+    """By the clock of x86, whose multiplications take three."""
+    clock = installed().contributions("x86_avx2").clock
+    assert clock is not None
+    timer = Timer(find_compiler(), (), 64, True, time.monotonic() + 60)
+    source = ADDITIONS.replace("morello_clock", "additions")
+    (units,) = UnitMeter(timer, clock).units(source, ["additions"])
+    assert units == pytest.approx(10 * ADDED, rel=0.15)
