@@ -251,11 +251,13 @@ class Microkernel:
     def temporaries(self, logical: LogicalSpec, level: str) -> Num:
         """Return the registers of a level that a call uses besides its operands."""
         if self.registers is None:
+            # Without a text, no state is read: search evaluates calls by the states that they read.
+            if not isinstance(self.template, str):
+                return 0
             if not any(state.vector and state.level == level for state in logical.states):
                 return 0
             pairs = zip(logical.declared, logical.states, strict=True)
-            held = frozenset(one.name for one, state in pairs if state.vector)
-            return temporaries(self.template, held) if isinstance(self.template, str) else 0
+            return temporaries(self.template, frozenset(one.name for one, state in pairs if state.vector))
         count = self.registers.get(level, 0)
         return count(logical) if callable(count) else count
 
