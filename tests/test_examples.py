@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 import morello
-from morello.host import missing_features
+from morello.build.toolchain import find_compiler
+from morello.errors import ToolchainError
 from morello.ir.impl import KernelCall, Loop, Node, cost_and_peak, leaves, walk
+from morello.plugins import TargetInfo
 from morello.plugins.registry import installed
+from morello.run.runner import missing_here
 from morello.untrusted import read_file
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -91,18 +94,29 @@ def test_examples_are_found_by_search_on_avx512(name: str) -> None:
     found_by_search(name, "x86_avx512")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", grouped(SEARCHED, "aarch64_neon"))
+def test_examples_are_found_by_search_on_neon(name: str) -> None:
+    found_by_search(name, "aarch64_neon")
+
+
 def found_by_search(name: str, target: str) -> None:
-    _skip_without(installed().target(target).info.cpu_features)
+    info = installed().target(target).info
+    _skip_without(info)
     for goal, done in zip(example(name, target).values(), synthesized(name, target), strict=True):
         assert goal.schedule == ""
         kernel = morello.compile(done)
-        _skip_without(kernel.program.cpu_features)
+        _skip_without(info, kernel.program.cpu_features)
         kernel.check()
 
 
-def _skip_without(features: Sequence[str]) -> None:
-    if missing := missing_features(features):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+def _skip_without(info: TargetInfo, features: Sequence[str] = ()) -> None:
+    try:
+        find_compiler(info=info)
+        if missing := missing_here(info, features):
+            pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    except ToolchainError as error:
+        pytest.skip(f"{error.message}; {error.hint}")
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
 from morello.testing.draws import made_for
 
-TARGETS = ("x86_avx2", "x86_avx512", "x86_amx", "riscv_rvv128", "riscv_rvv256")
+TARGETS = ("x86_avx2", "x86_avx512", "x86_amx", "aarch64_neon", "riscv_rvv128", "riscv_rvv256")
 
 NONE, SCALAR, FUSED, VECTOR = "–", "scalar", "fused", "vector"
 #: From worst to best.

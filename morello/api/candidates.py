@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import attrs
 
-from morello.build.toolchain import is_foreign
 from morello.host import missing_features
 from morello.ir.limits import fits
 from morello.ir.spec import Spec
@@ -58,6 +57,6 @@ def _candidates(spec: Spec, target: Target) -> Iterator[KernelCandidate]:
             short = [f"{level.name}: {need} B of {limit} B" for level, need, limit in levels if need > limit]
             yield KernelCandidate(kernel.name, None, REGISTERS, f"needs {', '.join(short)}")
             continue
-        lacks = [] if is_foreign(target.info) else missing_features(kernel.cpu_features)
+        lacks = missing_features(kernel.cpu_features)
         detail = f"this machine lacks {', '.join(lacks)}, to run it" if lacks else ""
         yield KernelCandidate(kernel.name, int(checked_cost(kernel, spec.logical, target)), None, detail)

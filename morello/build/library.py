@@ -36,9 +36,20 @@ def build(
     folder, key = cache_directory(), cache_key(sources, flags, compiler, base)
     if found := find(folder, key):
         return found
+    timeout = timeout_seconds()
     with build_folder(sources) as temporary:
-        rest = ["-o", "library.so", *(name for name in sources if name.endswith(".c")), "-lm"]
-        _compile(temporary, sources, (*base, *flags), rest, compiler, timeout_seconds(), "library.so")
+        units = [name for name in sources if name.endswith(".c")]
+        if "-shared" in base:
+            rest = ["-o", "library.so", *units, "-lm"]
+            _compile(temporary, sources, (*base, *flags), rest, compiler, timeout, "library.so")
+        else:
+            made = [f"{name}.o" for name in units]
+            for name, out in zip(units, made, strict=True):
+                _compile(temporary, sources, (*base, *flags), ["-c", "-o", out, name], compiler, timeout, out)
+            # Without flags of CPUs: for each set of them, zig would build its C library.
+            linked = (*base, *(flag for flag in flags if not flag.startswith("-m")))
+            command = [*compiler.command, *linked, "-o", "library.so", *made, "-lm"]
+            _invoke(command, temporary, compiler, timeout, "library.so")
         return store(folder, key, temporary / "library.so")
 
 

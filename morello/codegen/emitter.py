@@ -77,6 +77,10 @@ class CEmitter:
         # Parameters must not hide functions and types, whose names are known from the first emission.
         return Emission(self, impl, target, name, signature, emission.names_of_others).program()
 
+    def flags_for(self, features: Iterable[str]) -> tuple[str, ...]:
+        """Return the compiler flags of a program that needs these CPU features besides the target's."""
+        return (*self.flags, *(flag for feature in features for flag in self.feature_flags(feature)))
+
     def feature_flags(self, feature: str) -> tuple[str, ...]:
         """Return the compiler flags that enable a CPU feature."""
         return ()
@@ -144,8 +148,7 @@ class Emission:
         setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
         code = "\n".join([*self._parallel.functions, function.text(), *setter])
         self.names_of_others = {*self._helpers, *self._vectors, *(names_in(code) - self.names.handed_out)}
-        own = [flag for feature in self._features for flag in self.emitter.feature_flags(feature)]
-        flags = (*self.emitter.flags, *own)
+        flags = self.emitter.flags_for(self._features)
         return Program(
             name=self.name,
             source="\n".join([*self._preamble(interface, flags), code]),

@@ -14,10 +14,8 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from morello_reference_c import plugin as reference_c
 
 from morello import api
-from morello.api.functions.calls import host_target
 from morello.api.kernel import Kernel
 from morello.build.toolchain import find_compiler
 from morello.codegen.emitter import CEmitter
@@ -256,14 +254,6 @@ def test_without_a_runner(tmp_path: Path) -> None:
         kernel(*[np.zeros((1, 8, 8), np.float32)] * 2)
     with pytest.raises(ToolchainError, match=r"`.*/cc` compiles for .*, not for vax-none"):
         find_compiler("cc", info)
-
-
-def test_functions_on_arrays_use_a_target_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if one of another architecture comes first, and needs as few CPU features."""
-    foreign = attrs.evolve(NEON, info=attrs.evolve(NEON.info, name="a_neon", triple="vax-none"))
-    registry = Registry.of(a_neon=foreign, reference_c=reference_c)
-    monkeypatch.setattr("morello.api.functions.calls.installed", lambda: registry)
-    assert host_target.__wrapped__().name == "reference_c"
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from morello.api.functions.conversion import as_array, as_arrays
 from morello.api.functions.views import COPY, ArrayView, Steps, back, through
 from morello.api.goals import Goal
 from morello.api.kernel import CheckedCall, Kernel, exported
-from morello.build.toolchain import is_foreign
 from morello.errors import ArgumentError, MorelloError, suggestion
 from morello.host import NATIVE, missing_features
 from morello.ir.ops import Operation
@@ -357,16 +356,12 @@ def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
 def host_target(cpu: str = NATIVE) -> Target:
     """Return the installed target that uses the most features of this CPU, with the optional features of `cpu`.
 
-    One that names this machine's architecture comes first. Derived targets are used only by name. Raises MorelloError
-    without one.
+    Derived targets are used only by name. Raises MorelloError without one.
     """
     registry = installed()
     targets = [registry.target(name) for name in registry.names if registry.base_of(name) is None]
-    able = [
-        target for target in targets if not is_foreign(target.info) and not missing_features(target.info.cpu_features)
-    ]
+    able = [target for target in targets if not missing_features(target.info.cpu_features)]
     if not able:
         names = ", ".join(target.name for target in targets) or "none"
         raise MorelloError(f"no target for this machine's CPU is installed; there are {names}", "install one for it")
-    best = max(able, key=lambda target: (bool(target.info.triple), len(target.info.cpu_features)))
-    return registry.target(best.name, cpu=cpu)
+    return registry.target(max(able, key=lambda target: len(target.info.cpu_features)).name, cpu=cpu)

@@ -12,13 +12,8 @@ from morello_x86_amx.plugin import WITHOUT_TILES
 from morello import api
 from morello.api.kernel import Kernel
 from morello.build.toolchain import available_compilers
-from morello.frontend.parser import parse_spec
 from morello.host import missing_features
-from morello.ir.impl import AllowedSteps
-from morello.rewrites.allowed import confined
-from morello.search.session import SearchSession
 from morello.testing import KernelCheck, kernel_checks
-from morello.testing.textbook import Textbook, differences
 from tools.fuzz.tile_programs import batches
 
 REGISTRY = emulated()
@@ -41,11 +36,6 @@ schedule product {{
     tile [0, 32, 0, 0] parallel
     {rest}
 }}
-"""
-
-LIMITED = """
-(Matmul(1×32×64×{columns}, (bf16, L1), (bf16, L1, layout[0, 2, 1, 2p16, 1p2]), (f32, L1), serial),
- [TMM={limit}, L1=0, L2=0, L3=0, GL=0])
 """
 
 needs_avx512 = pytest.mark.skipif(
@@ -90,19 +80,6 @@ def test_search_proves_the_loop_of_two_by_two_tiles() -> None:
     assert dict(zip((level.name for level in kernel.target.levels), kernel.peak, strict=True))["TMM"] == 8 << 10
     assert LOOP in kernel.source
     kernel.check()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("columns", "tiles"), [(48, 8), (32, 5)])
-def test_search_finds_what_the_recursion_does_within_limits_of_tiles(columns: int, tiles: int) -> None:
-    names = ("TilesBf16", "TilesBf16Accum", "MemsetZero", "tile", "split", "to_accum")
-    target = confined(REGISTRY.target("x86_amx", "base"), AllowedSteps(using=names))
-    spec = parse_spec(LIMITED.format(columns=columns, limit=tiles << 10), target)
-    textbook = Textbook(target)
-    best = textbook.solve(spec)
-    assert best is not None
-    assert best.cost_and_peak.peak[0] > 3 << 10
-    assert not [*differences(textbook.seen, SearchSession(target).programs)]
 
 
 @needs_avx512

@@ -149,6 +149,21 @@ class Lanes:
         narrow = self._site.vector_type(self.types[0], self.adds.taken * self.values)
         return self._as_factors(f"({narrow}){repeat(self._site, word, count)}(*({place}))", self.types[0])
 
+    def elements(self, needed: int) -> int:
+        """Return how many values of the left-hand side a vector holds of which a multiply-add takes one.
+
+        It is 0 if each is repeated in a vector of its own instead, as where a tile then needs too many registers.
+        """
+        return 0
+
+    def load_elements(self, place: str) -> str:
+        """Return a vector of values of the left-hand side."""
+        raise NotImplementedError
+
+    def add_element(self, sum_: str, value: str, element: int, factor: str) -> str:
+        """Return the line that adds products with an element of a vector of the left-hand side to sums."""
+        raise NotImplementedError
+
     def add(self, sum_: str, value: str, factor: str, in_place: bool) -> str:
         """Return the line that adds products to sums; `in_place`, in assembly."""
         return f"{sum_} = {self.added(sum_, value, factor)};"

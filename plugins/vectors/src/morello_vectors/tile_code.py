@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import attrs
 
-from morello.ir.index import IndexExpr
+from morello.ir.index import IndexExpr, as_index
 from morello.ir.numbers import Num, ceil_div, choose
 from morello_vectors.multiply_add import Lanes
 
@@ -20,6 +20,8 @@ AHEAD = 64
 _FEW = 8
 #: Steps from which on sums are kept in parts: adding these up takes a few.
 MANY_STEPS = 16
+#: The vector, and the place in it, of a value of the left-hand side by row and step.
+Elements = dict[tuple[int, int], tuple[str, int]]
 
 
 def parts_of(sums: Num, steps: Num) -> Num:
@@ -131,7 +133,7 @@ class TilePrinter:
         """Yield what the body uses: masks, and the type that a step's values of the left-hand side are read as."""
         lanes = self.lanes
         yield from lanes.declared_masks(self.columns % lanes.values, self._masks, body)
-        if lanes.word:
+        if lanes.word and any(f"(const {self._word} *)" in line for line in body):
             yield f"    typedef int{lanes.word}_t {self._word} __attribute__((may_alias, aligned(1)));"
 
     def _in_parts(self, lhs: Matrix, rhs: Matrix, sums: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -189,8 +191,10 @@ class TilePrinter:
         yield f"        const {types[1]} *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
         yield from (f"        {line}" for line in self._fetched(rhs, k) if self.fetches)
+        loaded: Elements = {}
+        yield from (f"        {line}" for line in self._elements_along_k(a, loaded))
         for step in range(_UNROLLED):
-            yield from self._step(a, b, step, parts[step % len(parts)], "        ")
+            yield from self._step(a, b, step, parts[step % len(parts)], "        ", loaded)
         yield from (f"        {line}" for line in self._kept(parts))
         yield "    }"
         for step in range(self.steps - left, self.steps):
@@ -208,8 +212,41 @@ class TilePrinter:
                 place = _at(fetched, step, vector * self.lanes.values)
                 yield self.lanes.prefetch(place)
 
-    def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
-        """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""
+    def _elements_along_k(self, lhs: Matrix, loaded: Elements) -> Iterator[str]:
+        """Yield a load for each row of `lhs` of its values for a round, if multiply-adds take elements of vectors."""
+        if lhs.column == as_index(self.lanes.adds.taken) and self.lanes.elements(self._held + self.rows) == _UNROLLED:
+            for row in range(self.rows):
+                yield self._load_elements(lhs, row, 0, loaded, [(row, step) for step in range(_UNROLLED)])
+
+    def _elements_along_rows(self, lhs: Matrix, step: int, loaded: Elements) -> Iterator[str]:
+        """Yield a load for each few rows of `lhs` of their values for a step, if these lie side by side."""
+        count = self.lanes.elements(self._held + self.rows // _UNROLLED + 1)
+        if not loaded and lhs.row == as_index(1) and self.lanes.adds.taken == 1 and count:
+            for row in range(0, self.rows - count + 1, count):
+                yield self._load_elements(lhs, row, step, loaded, [(row + at, step) for at in range(count)])
+
+    @property
+    def _held(self) -> int:
+        """Return the registers of sums and factors."""
+        return (self.parts * self.rows + 1) * self.vectors + self.lanes.adds.temporaries
+
+    def _load_elements(
+        self, lhs: Matrix, row: int, step: int, loaded: Elements, places: Sequence[tuple[int, int]]
+    ) -> str:
+        name = self.fresh("values")
+        loaded.update({place: (name, element) for element, place in enumerate(places)})
+        return f"const {self.lanes.factors} {name} = {self.lanes.load_elements(_at(lhs, row, step))};"
+
+    def _step(
+        self,
+        lhs: Matrix,
+        rhs: Matrix,
+        step: int,
+        sums: Sequence[Sequence[str]],
+        indent: str,
+        ready: Elements | None = None,
+    ) -> Iterator[str]:
+        """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it, some of them loaded before."""
         lanes, factors = self.lanes, [self.fresh("factor") for _ in range(self.vectors)]
         held = self.parts * self.rows * self.vectors
         in_place = lanes.in_place and self.rows > 1 and held > _FEW
@@ -219,7 +256,14 @@ class TilePrinter:
             yield f"{indent}{'const ' * (not pinned)}{lanes.factors} {factor} = {loaded};"
             # Or gcc 12 loads it again for each row.
             yield from (f"{indent}{line}" for line in lanes.pinned(factor) if pinned)
+        elements: Elements = {**(ready or {})}
+        yield from (f"{indent}{line}" for line in self._elements_along_rows(lhs, step, elements))
         for row, each in enumerate(sums):
+            if (row, step) in elements:
+                vector, element = elements[row, step]
+                for one, factor in zip(each, factors, strict=True):
+                    yield f"{indent}{lanes.add_element(one, vector, element, factor)}"
+                continue
             value, place = self.fresh("value"), _at(lhs, row, step)
             word = f"(const {self._word} *)({place})" if lanes.word else place
             yield f"{indent}const {lanes.factors} {value} = {lanes.broadcast(word)};"

@@ -10,7 +10,6 @@ from morello_x86_avx512.plugin import VECTORS
 
 from morello.plugins import BF16, I8, U8, DType, Layout, MemoryLevel, derive
 from morello.plugins.profile import read_profile
-from morello_x86_amx.calibration import CLOCK, MEASUREMENTS
 from morello_x86_amx.emitter import AmxEmitter
 from morello_x86_amx.kernels import COLUMNS, KERNELS, TABLE
 
@@ -39,7 +38,5 @@ PLUGIN = derive(
     levels={"TMM": _TILES, **_MEASURED.levels},
     kernels=KERNELS,
     tables={**_MEASURED.tables, TABLE: _COSTS},
-    clock=CLOCK,
-    measurements=MEASUREMENTS,
     emitter=AmxEmitter(),
 )
