@@ -43,7 +43,7 @@ def target(vlen: int) -> TargetPlugin:
         units_per_cycle=UNITS_PER_CYCLE,
         triple="riscv64-linux-musl",
         compilers=(
-            f"zig cc -target riscv64-linux-musl -mcpu=baseline_rv64+v+zvl{vlen}b",
+            f"zig cc -target riscv64-linux-musl -mcpu=baseline_rv64+v -Xclang -target-feature -Xclang +zvl{vlen}b",
             f"clang --target=riscv64-linux-gnu -static -march=rv64gcv_zvl{vlen}b",
         ),
         runners=(f"qemu-riscv64 -cpu rv64,v=true,vlen={vlen},vext_spec=v1.0",),

@@ -1,0 +1,59 @@
+"""Kernels and programs for RISC-V compute their declared results under qemu, in the instructions that they are for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from morello import api
+from morello.build.toolchain import find_compiler
+from morello.codegen.interface import COMMON_FLAGS
+from morello.plugins import installed
+from morello.testing import KernelCheck, kernel_checks
+
+NAMES = ("riscv_rvv128", "riscv_rvv256")
+TOOLS = {"ziglang": find_spec("ziglang"), "qemu-riscv64": shutil.which("qemu-riscv64")}
+MISSING = " and ".join(name for name, found in TOOLS.items() if not found)
+
+needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}: pip install ziglang, apt install qemu-user")
+
+
+def checks() -> list[KernelCheck]:
+    """Shorter vectors are in other kernels only as widths: every fourth is enough."""
+    narrow, wide = (kernel_checks(installed().target(name), 1) for name in NAMES)
+    return [*wide, *narrow[::4]]
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(one, marks=pytest.mark.xdist_group(f"kernels of {one.group}"), id=str(one)) for one in checks()],
+)
+def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
+    check()
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("types", "instruction"), [(("f32", "f32", "f32"), "vfmacc.vf"), (("i8", "i8", "i32"), "vwmacc.vx")]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_products_are_in_multiply_adds_of_vectors(
+    name: str, types: tuple[str, ...], instruction: str, tmp_path: Path
+) -> None:
+    operands = ", ".join(f"({dtype}, GL)" for dtype in types)
+    kernel = api.compile(api.goal(f"Matmul(1×32×32×32, {operands}, serial)", target=name))
+    kernel.check()
+    source, assembly = tmp_path / "product.c", tmp_path / "product.s"
+    source.write_text(kernel.program.source)
+    compiler = find_compiler(info=installed().target(name).info)
+    command = [*compiler.command, *COMMON_FLAGS, *kernel.program.flags, "-S", "-o", str(assembly), str(source)]
+    subprocess.run(command, check=True, timeout=100)
+    assert len(re.findall(re.escape(instruction), assembly.read_text())) >= 8
