@@ -258,7 +258,14 @@ def test_the_profile_is_that_of_the_nearest_cpu(
 @pytest.mark.usefixtures("any_machine")
 @pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize(
-    ("cpu", "name"), [("zen4", "zen4"), ("zen5", "zen5"), ("zen3", "x86_64"), ("sapphirerapids", "sapphire_rapids")]
+    ("cpu", "name"),
+    [
+        ("zen4", "zen4"),
+        ("zen5", "zen5"),
+        ("zen3", "x86_64"),
+        ("sapphirerapids", "sapphire_rapids"),
+        ("icelake", "sapphire_rapids"),
+    ],
 )
 def test_x86_targets_bring_profiles_of_machines(
     target: str, cpu: str, name: str, monkeypatch: pytest.MonkeyPatch
