@@ -53,6 +53,22 @@ def test_a_wrong_kernel_fails_with_a_file_that_reproduces_it(cli: Any, use: Call
     assert (alone.exit_code, alone.stdout.splitlines()[-1]) == (0, "small: 1 of 1 kernels and 0 of 0 programs passed")
 
 
+def test_a_kernel_that_crashes_is_one_failure(cli: Any, use: Callable[..., None]) -> None:
+    use(attrs.evolve(COPY, name="Crash", template="{out} = {src}; __builtin_trap();"), COPY)
+    done = cli("targets", "test", "small", "--programs", "0")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[-1] == "small: 1 of 2 kernels and 0 of 0 programs passed"
+    assert "Crash (Move): " in done.stderr
+    assert "was ended by SIG" in done.stderr
+
+
+def test_kernels_of_cpu_features_that_are_missing_are_skipped(cli: Any, use: Callable[..., None]) -> None:
+    use(COPY, attrs.evolve(COPY, name="Other", cpu_features=("no_such_feature",)))
+    done = cli("targets", "test", "small", "--programs", "0")
+    assert done.stdout.splitlines()[-1] == "small: 1 of 2 kernels and 0 of 0 programs passed; 1 skipped"
+    assert cli("targets", "test", "small", "--kernel", "Other").exit_code == 1
+
+
 def test_nothing_executed_is_a_failure(cli: Any, use: Callable[..., None], refused: Callable[..., None]) -> None:
     use(COPY, cpu_features=("no_such_feature",))
     done = cli("targets", "test", "small", "--programs", "1")

@@ -100,7 +100,7 @@ def test(
     """Check that the kernels of a target, and random programs, compute their declared results.
 
     Kernels are emitted alone and in loops, on Specs drawn from their declarations; results are compared with numpy and
-    plain C, between guard zones. The exit status is 1 if a check fails, or if nothing was executed.
+    plain C, between guard zones, in other processes. The exit status is 1 if a check fails, or if nothing was executed.
     """
     number = programs if programs is not None else 0 if kernels else 20
     with CheckDisplay(name) as display:
