@@ -257,6 +257,16 @@ F32_FMA = MultiplyAdd(
 )
 #: bf16 becomes f32 while it is loaded.
 BF16_FMA = attrs.evolve(F32_FMA, name="Bf16", lhs=("f32", "bf16"), rhs=("f32", "bf16"), pairs=_one_narrow)
+#: Compilers contract a product and a sum in one expression.
+F64_FMA = MultiplyAdd(
+    name="F64",
+    call="{sum} + {first} * {second}",
+    width=8,
+    lhs=("f64",),
+    rhs=("f64",),
+    out=("f64",),
+    in_parts=True,
+)
 
 
 def _integers(name: str, width: int) -> MultiplyAdd:
@@ -275,7 +285,7 @@ def _integers(name: str, width: int) -> MultiplyAdd:
 
 INT32, INT16 = _integers("Int32", 4), _integers("Int16", 2)
 #: The multiply-adds of every core with vectors.
-PORTABLE = (F32_FMA, BF16_FMA, INT32, INT16)
+PORTABLE = (F32_FMA, BF16_FMA, INT32, INT16, F64_FMA)
 
 #: Multiply-adds, each with the bytes of its vectors.
 Families = Sequence[tuple[MultiplyAdd, int]]

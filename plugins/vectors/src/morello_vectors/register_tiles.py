@@ -163,7 +163,8 @@ def family(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, .
             when=_fits(adds, size, registers),
             cost=cost_of_tiles(lambda machine: cycles_of(machine, adds, size)),
             registers={"VRF": taken},
-            tile_sizes={_ROW: tile_rows(registers), _N: (2 * values, 3 * values)},
+            # Of f64, two vectors are a power of two, and three would be one more size to search for all types.
+            tile_sizes={_ROW: tile_rows(registers), _N: (2 * values, 3 * values) if adds.sum_bytes < 8 else ()},
             cpu_features=adds.cpu_features,
             flush_to_zero=adds.flush_to_zero,
             emit=_emit(adds, size),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from morello_vectors import multiply_add
-from morello_vectors.multiply_add import Lanes, MultiplyAdd
+from morello_vectors.multiply_add import F64_FMA, Lanes, MultiplyAdd
 
 from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.numbers import Mask, Num
@@ -245,8 +245,8 @@ DPBF16 = MultiplyAdd(
 
 #: What cores have, by the bytes of their vectors; of those that cost the same, search takes the first.
 MULTIPLY_ADDS = {
-    32: (F32_FMA, BF16_FMA, DPBUSD_AVX, MADDWD, MADDUBSW, MULLD, MULLW),
-    64: (F32_FMA, DPBF16, BF16_FMA, DPBUSD, DPWSSD, MADDWD, MADDUBSW, MULLD, MULLW),
+    32: (F32_FMA, BF16_FMA, DPBUSD_AVX, MADDWD, MADDUBSW, MULLD, MULLW, F64_FMA),
+    64: (F32_FMA, DPBF16, BF16_FMA, DPBUSD, DPWSSD, MADDWD, MADDUBSW, MULLD, MULLW, F64_FMA),
 }
 
 
