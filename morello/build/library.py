@@ -182,6 +182,6 @@ def _store_failed(folder: Path) -> str:
 
 def _archiver(compiler: Compiler, folder: Path) -> list[str]:
     """Return the command that makes archives from the compiler's objects."""
-    if compiler.name in ("zig cc", "zig"):
+    if compiler.name in ("zig cc", "zig") and "cc" in compiler.command:
         return [*compiler.command[: compiler.command.index("cc")], "ar"]
     return [_run([*compiler.command, "-print-prog-name=ar"], folder, compiler, timeout_seconds()).out.strip() or "ar"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("MORELLO_CC", raising=False)
+    monkeypatch.setitem(sys.modules, "ziglang", None)
     return folder
 
 
@@ -73,6 +76,7 @@ def test_ziglang_is_the_last_resort(alone: Path, monkeypatch: pytest.MonkeyPatch
     (package / "__main__.py").write_text(
         f"import os, sys\nassert sys.argv[1] == 'cc'\nos.execv({str(alone / 'real')!r}, ['cc', *sys.argv[2:]])\n"
     )
+    monkeypatch.delitem(sys.modules, "ziglang")
     monkeypatch.syspath_prepend(str(alone))
     monkeypatch.setenv("PYTHONPATH", str(alone))
     found = find_compiler()
@@ -83,9 +87,10 @@ def test_ziglang_is_the_last_resort(alone: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_argument_goes_before_the_environment(compiler, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setenv("MORELLO_CC", script("exit 1"))
-    assert find_compiler(compiler.command[0]).name == compiler.name
-    monkeypatch.setenv("MORELLO_CC", f"{compiler.command[0]} -DWORD='two words'")
-    assert find_compiler().command == (compiler.command[0], "-DWORD=two words")
+    command = shlex.join(compiler.command)
+    assert find_compiler(command).name == compiler.name
+    monkeypatch.setenv("MORELLO_CC", f"{command} -DWORD='two words'")
+    assert find_compiler().command == (*compiler.command, "-DWORD=two words")
     assert find_compiler() in available_compilers()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def rivals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         _install(tmp_path / name, f"exec {real}")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("MORELLO_CC", "auto")
+    monkeypatch.setitem(sys.modules, "ziglang", None)
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
 
