@@ -180,16 +180,15 @@ def _print_disabled(found: api.TargetList) -> None:
 
 
 def _print_list(targets: Sequence[api.TargetDescription]) -> None:
-    columns = [Column("target"), Column("description", wraps=True, spare=2), Column("profile")]
-    columns += [Column("levels", wraps=True, spare=1), Column("kernels", number=True), Column("runs")]
+    columns = [Column("target"), Column("description", wraps=True), Column("profile")]
+    columns += [Column("kernels", number=True), Column("runs")]
     rows = [
         (
             one.target.name,
             one.target.info.description,
             one.target.profile,
-            ", ".join(f"{level.name} {size(level.capacity)}" for level in one.target.levels),
             f"{len(one.target.kernels)}",
-            "no" if one.missing else one.runner or "yes",
+            "no" if one.missing else (one.runner or "yes").split()[0],
         )
         for one in targets
     ]
