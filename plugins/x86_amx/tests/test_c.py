@@ -23,12 +23,12 @@ target x86_amx
 
 spec halves = Matmul(1×32×64×32, (bf16, L1), (bf16, L1, layout[0, 1, 2, 1p2]), (f32, L1))
 schedule halves {
-    select TilesBf16
+    select AmxTileBf16
 }
 
 spec signs = MatmulAccum(1×16×128×48, (u8, L1), (i8, L1, layout[0, 2, 1, 2p16, 1p4]), (i32, L1))
 schedule signs {
-    select TilesInt8Accum
+    select AmxTileInt8Accum
 }
 """
 INSTRUCTIONS = {

@@ -87,8 +87,12 @@ def test_search_proves_the_loop_of_two_by_two_tiles() -> None:
 @pytest.mark.parametrize(
     ("rows", "rest", "functions"),
     [
-        (64, "select TilesBf16", 1),  # threads alone
-        (80, "subschedule [0] { select TilesBf16 }\n    subschedule [1] { select TilesBf16 }", 2),  # and their caller
+        (64, "select AmxTileBf16", 1),  # threads alone
+        (
+            80,
+            "subschedule [0] { select AmxTileBf16 }\n    subschedule [1] { select AmxTileBf16 }",
+            2,
+        ),  # and their caller
     ],
     ids=["threads", "threads and caller"],
 )

@@ -155,7 +155,7 @@ def _family(product: TileProduct) -> tuple[Microkernel, ...]:
     layouts = tuple(Layout((*dims, Packed(_ROW, product.taken))) for dims in (words, strips))
     return tuple(
         Microkernel(
-            name=f"Tiles{product.name}{'Accum' if accumulate else ''}",
+            name=f"AmxTile{product.name}{'Accum' if accumulate else ''}",
             op=Matmul(accumulate=accumulate),
             operands=(
                 attrs.evolve(rows, dtypes=product.factors),
