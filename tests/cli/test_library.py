@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -225,7 +226,8 @@ def test_built_files_hold_a_whole_library(compiler, cli, write, tmp_path) -> Non
     assert cli("compile", path, "-o", str(tmp_path / "ops.h"), *options).exit_code == 0
     (tmp_path / "main.c").write_text(MAIN)
     for kind in ("o", "a", "so"):
-        made = cli("compile", path, "-o", str(tmp_path / f"libops.{kind}"), "--cc", compiler.command[0], *options)
+        cc = shlex.join(compiler.command)
+        made = cli("compile", path, "-o", str(tmp_path / f"libops.{kind}"), "--cc", cc, *options)
         assert (made.exit_code, made.output) == (0, "")
         command = [*compiler.command, "main.c", f"libops.{kind}", "-lm", f"-Wl,-rpath,{tmp_path}", "-o", "main"]
         run(tmp_path, *command)
@@ -236,7 +238,8 @@ def test_built_files_hold_a_whole_library(compiler, cli, write, tmp_path) -> Non
 @pytest.mark.parametrize("kind", ["o", "s", "a"])
 def test_built_files_of_one_spec_hold_its_function_alone(compiler, kind, cli, write, tmp_path) -> None:
     path = write("spec one = FillZero(4, GL)\n", target="reference_c")
-    assert cli("compile", path, "-o", str(tmp_path / f"one.{kind}"), "--cc", compiler.command[0]).exit_code == 0
+    cc = shlex.join(compiler.command)
+    assert cli("compile", path, "-o", str(tmp_path / f"one.{kind}"), "--cc", cc).exit_code == 0
     assert cli("compile", path, "-o", str(tmp_path / "one.h")).exit_code == 0
     text = '#include "one.h"\nint main(void) { float x[4] = {1, 2, 3, 4}; one(x); return x[3] != 0; }\n'
     (tmp_path / "main.c").write_text(text)
@@ -256,7 +259,7 @@ def test_parallel_archives_link_with_any_compiler(cli, write, tmp_path, runnable
     (tmp_path / "main.c").write_text(text)
     assert cli("compile", path, "-o", str(tmp_path / "fill.h")).exit_code == 0
     for builder in available_compilers():
-        assert cli("compile", path, "-o", str(tmp_path / "fill.a"), "--cc", builder.command[0]).exit_code == 0
+        assert cli("compile", path, "-o", str(tmp_path / "fill.a"), "--cc", shlex.join(builder.command)).exit_code == 0
         for linker in available_compilers():
             run(tmp_path, *linker.command, "main.c", "fill.a", "-pthread", "-o", "main")
             run(tmp_path, "./main")

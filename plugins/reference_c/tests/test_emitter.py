@@ -44,7 +44,7 @@ def test_header_is_also_cpp(make: Make, compiler: Compiler, tmp_path: Path) -> N
     kernel = make("Matmul", (1, 2, 3, 4), [F32, BF16, F32])
     (tmp_path / "sample.h").write_text(kernel.header)
     (tmp_path / "user.cpp").write_text('#include "sample.h"\n#include "sample.h"\nauto f = &sample;\n')
-    command = [*compiler.command, "-x", "c++", "-Wall", "-Werror", "-fsyntax-only", "user.cpp"]
+    command = [*compiler.command, "-x", "c++", "-Wall", "-Werror", "-c", "-o", "user.o", "user.cpp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
