@@ -25,6 +25,9 @@ from morello_aarch64_neon.multiply_adds import FAMILIES, REGISTERS, SIZE
 _A76: Mapping[str, tuple[int, int, int]] = {
     "": (200, 50, 50),
     "Bf16": (200, 50, 100),
+    # Conversions of four values take two cycles.
+    "F16": (200, 50, 250),
+    "Fp16": (200, 50, 50),
     "Dot": (100, 50, 50),
     # Neither core has them together: these are Neoverse V1's at two vector instructions a cycle.
     "Usdot": (100, 50, 50),
@@ -36,6 +39,8 @@ _A76: Mapping[str, tuple[int, int, int]] = {
 _V1: Mapping[str, tuple[int, int, int]] = {
     "": (200, 25, 33),
     "Bf16": (200, 25, 50),
+    "F16": (200, 25, 120),
+    "Fp16": (200, 25, 33),
     "Dot": (100, 25, 33),
     "Usdot": (100, 25, 33),
     "Bfdot": (200, 25, 33),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 from morello_vectors import multiply_add
+from morello_vectors.convert import vector_as
 from morello_vectors.multiply_add import Lanes, MultiplyAdd
+
+from morello.ir.dtypes import F16, DType
 
 REGISTERS, SIZE = 32, 16
 #: Values of the left-hand side in a vector: steps of k, or rows.
@@ -18,6 +22,8 @@ class NeonMultiplyAdd(MultiplyAdd):
     """A multiply-add, and its statement in C with an element of a vector of the left-hand side, `by_element`."""
 
     by_element: str
+    #: Its statement in C with vectors only, if compilers of some versions have no name for the extension.
+    by_vector: str = ""
 
 
 @attrs.frozen
@@ -27,14 +33,25 @@ class NeonLanes(Lanes):
     def elements(self, needed: int) -> int:
         return _ELEMENTS if isinstance(self.adds, NeonMultiplyAdd) and needed <= REGISTERS else 0
 
-    def load_elements(self, place: str) -> str:
+    def load_elements(self, name: str, place: str) -> str:
         loaded = self._loaded(self.types[0], self.adds.taken * _ELEMENTS, place, 0)
-        return self._as_factors(loaded, self.types[0])
+        if self.adds.width == 2 and self.adds.taken == 1:
+            narrow = vector_as(self._site, loaded, self.types[0], self._factor, _ELEMENTS)
+            # The load sets the upper half to 0.
+            value = f"({self.factors})vcombine_u16((uint16x4_t){narrow}, vdup_n_u16(0))"
+        else:
+            value = self._as_factors(loaded, self.types[0])
+        return f"const {self.factors} {name} = {value};"
 
     def add_element(self, sum_: str, value: str, element: int, factor: str) -> str:
         assert isinstance(self.adds, NeonMultiplyAdd)
         names = {"sum": sum_, "value": value, "factor": factor, "element": element, **self._signs}
         return self.adds.by_element.format(**names)
+
+    def add(self, sum_: str, value: str, factor: str, in_place: bool) -> str:
+        if isinstance(self.adds, NeonMultiplyAdd) and self.adds.by_vector:
+            return self.adds.by_vector.format(sum=sum_, value=value, factor=factor)
+        return super().add(sum_, value, factor, in_place)
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -56,15 +73,37 @@ class NeonLanes(Lanes):
 
 def _by_element(adds: MultiplyAdd, by_element: str) -> NeonMultiplyAdd:
     """Return a multiply-add of GNU C that also takes elements."""
-    fields = {field.name: getattr(adds, field.name) for field in attrs.fields(MultiplyAdd)}
-    return NeonMultiplyAdd(**fields | {"lanes": NeonLanes, "by_element": by_element})
+    fields: dict[str, Any] = {field.name: getattr(adds, field.name) for field in attrs.fields(MultiplyAdd)}
+    fields |= {"lanes": NeonLanes, "by_element": by_element}
+    return NeonMultiplyAdd(**fields)
+
+
+def _one_half(lhs: DType, rhs: DType) -> bool:
+    return F16 in (lhs, rhs)
 
 
 _BYTES, _SUMS = ("u8", "i8"), ("i32", "u32")
 _FMLA = "{sum} = vfmaq_laneq_f32({sum}, {factor}, {value}, {element});"
 F32_FMA, BF16_FMA = (_by_element(one, _FMLA) for one in (multiply_add.F32_FMA, multiply_add.BF16_FMA))
 INT32 = _by_element(multiply_add.INT32, "{sum} = vmlaq_laneq_u32({sum}, {factor}, {value}, {element});")
-INT16 = multiply_add.INT16
+INT16 = _by_element(multiply_add.INT16, "{sum} = vmlaq_laneq_u16({sum}, {factor}, {value}, {element});")
+#: f16 becomes f32 while it is loaded.
+F16_FMA = attrs.evolve(F32_FMA, name="F16", lhs=("f32", "f16"), rhs=("f32", "f16"), pairs=_one_half)
+#: Sums are f16 too. The name of the extension differs between clang and zig.
+FP16 = NeonMultiplyAdd(
+    lanes=NeonLanes,
+    name="Fp16",
+    call="",
+    by_element='__asm__(".arch_extension fp16\\n\\tfmla %0.8h, %1.8h, %2.h[{element}]" '
+    ': "+w"({sum}) : "w"({factor}), "x"({value}));',
+    by_vector='__asm__(".arch_extension fp16\\n\\tfmla %0.8h, %1.8h, %2.8h" '
+    ': "+w"({sum}) : "w"({factor}), "w"({value}));',
+    width=2,
+    lhs=("f16",),
+    rhs=("f16",),
+    out=("f16",),
+    cpu_features=("asimdhp",),
+)
 #: Exact, and of factors of one type.
 DOT = NeonMultiplyAdd(
     lanes=NeonLanes,
@@ -106,4 +145,4 @@ BFDOT = NeonMultiplyAdd(
 )
 
 #: Of those that cost the same, search takes the first.
-FAMILIES = tuple((adds, SIZE) for adds in (F32_FMA, BFDOT, BF16_FMA, DOT, USDOT, INT32, INT16))
+FAMILIES = tuple((adds, SIZE) for adds in (F32_FMA, BFDOT, BF16_FMA, FP16, F16_FMA, DOT, USDOT, INT32, INT16))

@@ -62,6 +62,8 @@ def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
     """Return a C expression for `value`, of type `source`, in type `out`."""
     if source == out:
         return value
+    if own := instructions(site).converted(site, value, source, out, 1):
+        return own
     if source.is_bits:
         name, text = ("f32_of_bf16", _F32_OF_BF16) if source == BF16 else (f"{source}_to_float", bits_to_float(source))
         return scalar_as(site, f"{site.helper(name, text.rstrip())}({value})", F32, out)
@@ -79,6 +81,8 @@ def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: i
     """Return a C expression for `value`, a vector of type `source`, with each of its values in type `out`."""
     if source == out:
         return value
+    if own := instructions(site).converted(site, value, source, out, values):
+        return own
     if source.is_bits and out != F32:
         return vector_as(site, vector_as(site, value, source, F32, values), F32, out, values)
     kind = site.vector_type(out, values)

@@ -111,6 +111,10 @@ class Instructions:
         """Return a vector of integers of type `source` in a wider type, with zeros or copies of signs in front."""
         return f"__builtin_convertvector({value}, {site.vector_type(out, values)})"
 
+    def converted(self, site: KernelSite, value: str, source: DType, out: DType, values: int) -> str | None:
+        """Return a float, or a vector of `values` floats, in another type if there are instructions for that."""
+        return None
+
     def load_first(self, site: KernelSite, dtype: DType, values: int) -> str:
         """Return the body of a function: load `count` values at `from` into the vector `v`, and return it."""
         return "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"

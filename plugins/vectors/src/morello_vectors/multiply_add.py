@@ -156,8 +156,8 @@ class Lanes:
         """
         return 0
 
-    def load_elements(self, place: str) -> str:
-        """Return a vector of values of the left-hand side."""
+    def load_elements(self, name: str, place: str) -> str:
+        """Return the declaration of a vector of values of the left-hand side."""
         raise NotImplementedError
 
     def add_element(self, sum_: str, value: str, element: int, factor: str) -> str:

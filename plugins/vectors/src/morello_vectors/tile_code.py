@@ -235,7 +235,7 @@ class TilePrinter:
     ) -> str:
         name = self.fresh("values")
         loaded.update({place: (name, element) for element, place in enumerate(places)})
-        return f"const {self.lanes.factors} {name} = {self.lanes.load_elements(_at(lhs, row, step))};"
+        return self.lanes.load_elements(name, _at(lhs, row, step))
 
     def _step(
         self,
