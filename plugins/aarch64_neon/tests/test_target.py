@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from morello_aarch64_neon.plugin import INFO, PLUGIN
 
@@ -15,16 +13,19 @@ from morello.errors import ToolchainError
 from morello.plugins import Profile, Registry
 from morello.plugins.profile_choice import by_cpu
 
-GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
-#: A product of four types, and the extension and the instruction that it needs, in the names of compilers.
+#: Register tiles: the types of operands, strips of the right-hand side along k, extensions, and instructions.
 PRODUCTS = {
-    ("f32", "f32", "f32"): ("", "fmla"),
-    ("i8", "i8", "i32"): ("dotprod", "sdot"),
-    ("u8", "u8", "u32"): ("dotprod", "udot"),
-    ("u8", "i8", "i32"): ("i8mm", "sudot"),
-    ("i8", "u8", "i32"): ("i8mm", "usdot"),
-    ("bf16", "bf16", "f32"): ("bf16", "bfdot"),
+    "RegisterTile": ("f32 f32 f32", 1, "", "fmla"),
+    "RegisterTileFp16": ("f16 f16 f16", 1, "asimdhp", "fmla"),
+    "RegisterTileDot": ("i8 i8 i32", 4, "asimddp", "sdot"),
+    "RegisterTileUsdot": ("u8 i8 i32", 4, "i8mm", "sudot"),
+    "RegisterTileBfdot": ("bf16 bf16 f32", 2, "bf16", "bfdot"),
+    "MatrixTileMmla": ("u8 u8 u32", 8, "i8mm", "ummla"),
+    "MatrixTileUsmmla": ("u8 i8 i32", 8, "i8mm", "usmmla"),
+    "MatrixTileBfmmla": ("bf16 bf16 f32", 4, "bf16", "bfmmla"),
 }
+#: Extensions in the names of compilers.
+FLAGS = {"": "", "asimdhp": "", "asimddp": "+dotprod", "i8mm": "+i8mm", "bf16": "+bf16"}
 
 
 def test_the_target_needs_no_other_plugin() -> None:
@@ -48,38 +49,49 @@ def test_profiles_are_for_cpus(lineage: list[str], profile: str) -> None:
     assert chosen.name == profile
 
 
-def product_of(types: tuple[str, str, str]) -> Kernel:
-    """Return 8×8 sums over 32 values, with factors as register tiles take them."""
-    extension = PRODUCTS[types][0]
-    lhs, rhs, out = types
-    taken = {"f32": 1, "bf16": 2}.get(lhs, 4)
-    layout = f", layout[0, 1, 2, 1p{taken}]" if taken > 1 else ""
-    name = {"": "", "dotprod": "Dot", "i8mm": "Usdot", "bf16": "Bfdot"}[extension]
+def product_of(name: str) -> Kernel:
+    """Return 8×8 sums over 32 values, with factors as a kernel takes them."""
+    types, strip, extension, _ = PRODUCTS[name]
+    lhs, rhs, out = types.split()
+    layout = f", layout[0, 1, 2, 1p{strip}]" if strip > 1 else ""
     text = f"Matmul(1×8×32×8, ({lhs}, L1), ({rhs}, L1{layout}), ({out}, L1), serial)"
-    cpu = f"+{'asimddp' if extension == 'dotprod' else extension}" if extension else None
-    return morello.compile(morello.goal(text, target="aarch64_neon", cpu=cpu).select(f"RegisterTile{name}"))
+    cpu = f"+{extension}" if extension else None
+    return morello.compile(morello.goal(text, target="aarch64_neon", cpu=cpu).select(name))
 
 
-@pytest.mark.parametrize("types", PRODUCTS)
-def test_flags_name_the_extensions_of_a_program(types: tuple[str, str, str]) -> None:
-    program = product_of(types).program
-    extension = PRODUCTS[types][0]
-    assert program.flags == (f"-mcpu=generic+{extension}" if extension else "-mcpu=generic",)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_flags_name_the_extensions_of_a_program(name: str) -> None:
+    program, extension = product_of(name).program, PRODUCTS[name][2]
+    assert program.flags == (f"-mcpu=generic{FLAGS[extension]}",)
     assert program.cpu_tests is not None
     assert len(program.cpu_tests) == 1 + bool(extension)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("types", PRODUCTS)
-def test_products_compile_to_one_instruction_a_vector_of_sums(types: tuple[str, str, str]) -> None:
-    """By elements of vectors of the left-hand side: eight rows of two vectors in each of four steps of the loop."""
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_compile_to_one_instruction_a_vector_of_sums(name: str) -> None:
+    """None repeats a value of the left-hand side in a vector of its own."""
     try:
         compiler = find_compiler(info=INFO)
     except ToolchainError as error:
         pytest.skip(error.message)
-    program = product_of(types).program
+    program = product_of(name).program
     units = {f"{program.name}.c": CFile(program.source, program.flags)}
     lines = build_file("s", units, {f"{program.name}.h": program.header}, compiler).decode().splitlines()
     instructions = [line.split()[0] for line in lines if line.startswith("\t") and not line.startswith("\t.")]
-    assert instructions.count(PRODUCTS[types][1]) in (64, 128)
+    vectors = 8 if PRODUCTS[name][0] == "f16 f16 f16" else 16
+    found = instructions.count(PRODUCTS[name][3])
+    assert found
+    assert found % vectors == 0
     assert not {"dup", "ld1r"} & {*instructions}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("types", "cpu", "kernel"),
+    [("i8 i8 i32", "+i8mm", "MatrixTileMmla"), ("bf16 bf16 f32", "+bf16", "MatrixTileBfmmla")],
+)
+def test_search_packs_for_products_of_matrices(types: str, cpu: str, kernel: str) -> None:
+    lhs, rhs, out = (f"({one}, GL)" for one in types.split())
+    goal = morello.goal(f"Matmul(1×64×64×64, {lhs}, {rhs}, {out}, serial)", target="aarch64_neon", cpu=cpu)
+    assert kernel in goal.synthesize().schedule

@@ -19,6 +19,7 @@ from morello.ir.dtypes import by_name
 from morello.plugins import MemoryLevel, Profile, Tables
 from morello.plugins.measure import Rows
 from morello.plugins.profile import ALL_CPUS
+from morello_aarch64_neon.matrix_tiles import MATRIX_FAMILIES, MatrixAdd, registers
 from morello_aarch64_neon.multiply_adds import FAMILIES, REGISTERS, SIZE
 
 #: By family, in hundredths of a cycle: a multiply-add that waits, one that does not, and a load, with widening.
@@ -32,6 +33,9 @@ _A76: Mapping[str, tuple[int, int, int]] = {
     # Neither core has them together: these are Neoverse V1's at two vector instructions a cycle.
     "Usdot": (100, 50, 50),
     "Bfdot": (200, 50, 50),
+    "Mmla": (100, 50, 50),
+    "Usmmla": (100, 50, 50),
+    "Bfmmla": (300, 50, 50),
     # Of 16 bytes, one in two cycles.
     "Int32": (200, 200, 100),
     "Int16": (200, 200, 100),
@@ -44,6 +48,9 @@ _V1: Mapping[str, tuple[int, int, int]] = {
     "Dot": (100, 25, 33),
     "Usdot": (100, 25, 33),
     "Bfdot": (200, 25, 33),
+    "Mmla": (100, 25, 33),
+    "Usmmla": (100, 25, 33),
+    "Bfmmla": (300, 25, 33),
     "Int32": (100, 50, 50),
     "Int16": (100, 50, 50),
 }
@@ -58,7 +65,7 @@ _V1_LINES: Rows = ((0, 0, 2, 0, 0, 0), (10, 1, 10, 10, 10, 80), (30, 2, 20, 20, 
 def _tables(limits: Mapping[str, tuple[int, int, int]], lines: Rows) -> Tables:
     issue = limits[""][1]
     return tile_tables.tables(
-        FAMILIES,
+        (*FAMILIES, *MATRIX_FAMILIES),
         lambda adds, size: (*limits[adds.name], _TAIL),
         lines,
         lambda adds, size: tuple(_tiles(adds, *limits[adds.name], issue)),
@@ -68,9 +75,18 @@ def _tables(limits: Mapping[str, tuple[int, int, int]], lines: Rows) -> Tables:
 def _tiles(adds: MultiplyAdd, latency: int, add: int, load: int, issue: int) -> Iterator[tuple[int, ...]]:
     """Yield the costs of a family's tiles. To start, they take for each vector of sums what they do on Zen 5.
 
+    Blocks of two rows and columns take two tenths of a cycle more, for what puts them in the order of memory.
+
     Where multiply-adds take elements of vectors of the left-hand side, one load is for several steps or rows; elsewhere
     each value takes a load that repeats it, which is a vector instruction too.
     """
+    if isinstance(adds, MatrixAdd):
+        for rows, vectors in product(range(2, 15, 2), range(1, 11)):
+            if registers(rows, vectors) <= REGISTERS:
+                # Two rows are put together by a vector instruction.
+                limits = latency, add * rows * vectors + issue * rows // 2, load * (rows + 2 * vectors)
+                yield rows, vectors, round(float(smooth_maximum(*limits))), 7 * rows * vectors, rows * vectors * 3
+        return
     lanes = adds.in_lanes(SIZE, [by_name(one) for one in adds.types[0]])
     for rows, vectors in product(range(1, 15), range(1, 11)):
         sums = rows * vectors

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from morello_vectors import pack
 from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, layouts, offers
 from morello_vectors.kernels import kernels
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
+from morello_aarch64_neon import matrix_tiles
 from morello_aarch64_neon.costs import TABLES, levels, profiles
 from morello_aarch64_neon.emitter import NeonEmitter
 from morello_aarch64_neon.multiply_adds import FAMILIES, REGISTERS, SIZE
 
+_LAYOUTS = layouts((SIZE,), strips=(SIZE,))
+
 INFO = TargetInfo(
     name="aarch64_neon",
     description="AArch64 with NEON",
-    layouts=layouts((SIZE,), strips=(SIZE,)),
+    layouts=lambda dtype, rank: [*_LAYOUTS(dtype, rank), *matrix_tiles.strips(dtype, rank)],
     offers=offers,
     casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
     cpu_features=("asimd",),
@@ -29,7 +33,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(),
     rewrites=STANDARD,
-    kernels=kernels((SIZE,), REGISTERS, FAMILIES),
+    kernels=(*matrix_tiles.KERNELS, *kernels((SIZE,), REGISTERS, FAMILIES), *pack.kernels((SIZE,), ((1, 8), (2, 4)))),
     weights=Weights(threads=4, sync=20_000),
     profiles=profiles(INFO.name),
     tables=TABLES,

@@ -1,4 +1,4 @@
-"""Packing in memory: rows of small values become strips of two or four of them, as multiply-adds take them along k."""
+"""Packing in memory: rows of small values become strips of two to eight of them, as multiply-adds take them along k."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from morello.ir.dtypes import U16
+from morello.ir.dtypes import by_name
 from morello.ir.layout import Dynamic, Packed
 from morello.ir.numbers import Mask, Num
 from morello.ir.ops.move import Move
@@ -23,6 +23,19 @@ _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3,
     {pairs}(r2, r3, second);
     {wide} half[2];
     for (int i = 0; i < 2; ++i) {{
+        {wide_pairs}(({wide})first[i], ({wide})second[i], half);
+        c[2 * i] = ({kind})half[0];
+        c[2 * i + 1] = ({kind})half[1];
+    }}
+}}"""
+
+_EIGHT = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3, {kind} r4, {kind} r5, {kind} r6,
+                             {kind} r7, {kind} c[8]) {{
+    {kind} first[4], second[4];
+    {pairs}(r0, r1, r2, r3, first);
+    {pairs}(r4, r5, r6, r7, second);
+    {wide} half[2];
+    for (int i = 0; i < 4; ++i) {{
         {wide_pairs}(({wide})first[i], ({wide})second[i], half);
         c[2 * i] = ({kind})half[0];
         c[2 * i + 1] = ({kind})half[1];
@@ -54,16 +67,17 @@ def _fits(taken: int) -> Callable[[LogicalSpec], Mask]:
 
 
 def _strips(site: KernelSite, size: int, taken: int) -> str:
-    """Return the C function that makes strips of the values of two or four vectors."""
+    """Return the C function that makes strips of the values of two, four or eight vectors."""
     dtype = site.spec.states[0].dtype
     kind = site.vector_type(dtype, size // dtype.bytes)
-    pairs = pairs_of(site, dtype, size)
     if taken == 2:
-        return pairs
-    wide = site.vector_type(U16, size // 2)
-    name = f"fours_{kind}"
-    text = _FOUR.format(name=name, kind=kind, wide=wide, pairs=pairs, wide_pairs=pairs_of(site, U16, size))
-    return site.helper(name, text)
+        return pairs_of(site, dtype, size)
+    unit = by_name(f"u{8 * dtype.bytes * taken // 2}")
+    text, name, parts = (_FOUR, "fours", 2) if taken == 4 else (_EIGHT, "eights", 4)
+    pairs = _strips(site, size, parts)
+    words = {"wide": site.vector_type(unit, size // unit.bytes), "wide_pairs": pairs_of(site, unit, size)}
+    name = f"{name}_{kind}"
+    return site.helper(name, text.format(name=name, kind=kind, pairs=pairs, **words))
 
 
 def _emit(taken: int, sizes: Sequence[int]) -> Callable[[KernelSite], None]:
@@ -123,8 +137,13 @@ def _cost(taken: int, widest: int) -> Callable[[LogicalSpec, Machine], Num]:
     return cost
 
 
-def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """Return the kernels that pack strips of two and of four bytes, and of two values of 16 bits."""
+def kernels(
+    vectors: Sequence[int], strips: Sequence[tuple[int, int]] = ((1, 4), (1, 2), (2, 2))
+) -> tuple[Microkernel, ...]:
+    """Return the kernels that pack strips, by default of two and four bytes, and of two values of 16 bits.
+
+    `strips` are bytes of a value, and values: up to eight bytes together.
+    """
     memory = OperandPattern(levels=MEMORIES, contiguous=False)
     return tuple(
         Microkernel(
@@ -140,5 +159,5 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             registers={"VRF": 3 * taken},
             emit=_emit(taken, vectors),
         )
-        for width, taken in ((1, 4), (1, 2), (2, 2))
+        for width, taken in strips
     )
