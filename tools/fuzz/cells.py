@@ -2,7 +2,7 @@
 
     python -m tools.fuzz.cells [--target NAME]
 
-Exit code 1 if anything differs. tests/search runs the same on every ninth cell.
+Exit code 1 if anything differs. tests/search runs the same on every fifteenth cell.
 """
 
 from __future__ import annotations
