@@ -169,14 +169,15 @@ class Draws:
         count = len(op.operands(rank))
         variants = [one for one in (op, op.accumulating()) if one]
         kernels = [kernel for kernel in self.target.kernels if any(map(kernel.implements, variants))]
+        known = [*self.target.dtypes.values()]
         if op.only_types is not None:
             every = [op.only_types]
         elif count <= 3:
-            every = [*itertools.product(types.ALL, repeat=count)]
+            every = [*itertools.product(known, repeat=count)]
         else:
-            floats = [one for one in types.ALL if one.is_float]
-            drawn = [tuple(rng.choices(types.ALL, k=count)) for _ in range(_DRAWN_TYPES)]
-            every = [*itertools.product(floats, repeat=count), *((one,) * count for one in types.ALL), *drawn]
+            floats = [one for one in known if one.is_float]
+            drawn = [tuple(rng.choices(known, k=count)) for _ in range(_DRAWN_TYPES)]
+            every = [*itertools.product(floats, repeat=count), *((one,) * count for one in known), *drawn]
         samples = [(random_parameters(rng, op), _shape(rng, rank, _VOLUME)) for _ in range(4)]
         samples.append((op, (4,) * rank))
         configured = [(made_for(each, shape), shape) for each, shape in samples]

@@ -96,7 +96,11 @@ class Reach:
         for name in self._target.level(level).destinations:
             to = self._target.level(name)
             for each in (dtype, *wider):
-                vectors = self._target.vector_sizes(to, by_name(each)) if to.kind == "vector" else (None,)
+                vectors = (
+                    self._target.vector_sizes(to, by_name(each, self._target.dtypes))
+                    if to.kind == "vector"
+                    else (None,)
+                )
                 yield from ((each, name, vector) for vector in vectors if (each, name, vector) != state)
 
 

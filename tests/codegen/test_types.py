@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import attrs
 import numpy as np
@@ -16,6 +17,7 @@ from morello.host import missing_features
 from morello.ir.dtypes import ALL
 from morello.ir.ops.matmul import Matmul
 from morello.plugins.registry import installed
+from morello.search.budget import SearchBudget
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +111,31 @@ def test_row_times_matrix(target: str, lhs: str, rhs: str, out: str, k: int, ker
     interleaved = ODD_EVEN.format(strip=BYTES[target] // 2)
     move = interleaved if "Interleaved" in kernel else "move 0 to L1"
     verified(target, text, PRODUCT.format(move=move, kernel=kernel), kernel)
+
+
+#: Specs of f16 and f64, and a kernel that their programs have.
+SPECS = [
+    ("Matmul(1×12×40×24, (f64, GL), (f64, GL), (f64, GL), serial)", "RegisterTileF64"),
+    ("Matmul(1×16×64×32, (f16, GL), (f16, GL), (f16, GL), serial)", "VectorCast"),
+    ("Matmul(1×3×20×5, (f64, GL), (f64, GL), (f32, GL), serial)", "MultAdd"),
+    ("Mean(3×48, (f64, GL), (f64, GL), serial)", "VectorSum"),
+    ("Softmax(3×40, (f64, GL), (f64, GL), serial)", "ValueExp|Softmax"),
+    ("Softmax(3×40, (f16, GL), (f16, GL), serial)", "Vector|Softmax"),
+    ("Gelu(3×41, (f16, GL), (f16, GL), serial)", "VectorGelu"),
+    ("Maximum(3×41, (f64, GL), (f64, GL), (f64, GL), serial)", "VectorMaximum"),
+    ("Move(3×41, (f64, GL), (f16, GL), serial)", "Cast"),
+]
+
+
+@pytest.mark.parametrize("target", BYTES)
+@pytest.mark.parametrize(("text", "kernel"), SPECS, ids=[text for text, _ in SPECS])
+def test_programs_of_f16_and_f64(target: str, text: str, kernel: str) -> None:
+    goal = morello.goal(text, target=target)
+    if missing := missing_features(goal.target.info.cpu_features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    found = goal.synthesize(budget=SearchBudget(expansions=3000))
+    assert re.search(kernel, str(found))
+    assert morello.compile(found).check().worst <= 1
 
 
 def test_a_row_too_short_for_vectors() -> None:

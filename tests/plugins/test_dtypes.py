@@ -18,6 +18,7 @@ from morello.frontend.specfile import show_spec
 from morello.ir.dtypes import BY_NAME, DType
 from morello.plugins import Target, hookimpl
 from morello.plugins.registry import Registry, installed
+from morello.search.budget import SearchBudget
 
 E4M3, E5M2 = DType("f8e4m3", ml_dtypes.float8_e4m3fn), DType("f8e5m2", ml_dtypes.float8_e5m2)
 TEXT = "Matmul(1×4×9×3, (f8e4m3, GL), (f8e5m2, GL), (f32, GL), serial)"
@@ -74,6 +75,23 @@ def test_programs_are_right(registry: Registry, text: str) -> None:
     goal = morello.goal(text, target="reference_c", registry=registry)
     kernel = morello.compile(goal.select(goal.impl.spec.logical.op.name))
     assert kernel.check(thorough=True).worst <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Add(3×40, (f8e4m3, GL), (f8e5m2, GL), (f8e4m3, GL), serial)",
+        "Move(2×40, (f32, GL), (f8e4m3, GL), serial)",
+        "Move(2×40, (f64, GL), (f8e5m2, GL), serial)",
+        "Softmax(2×9, (f8e4m3, GL), (f32, GL), serial)",
+        "Matmul(1×4×8×4, (f8e4m3, GL), (f8e5m2, GL), (f32, GL), serial)",
+    ],
+)
+def test_kernels_that_name_no_types_take_them(x86_plugin: Any, text: str) -> None:
+    registry = Registry.of(float8=declaring(E4M3, E5M2), x86_avx2=x86_plugin)
+    goal = morello.goal(text, target="x86_avx2", registry=registry)
+    assert morello.compile(goal.synthesize(budget=SearchBudget(expansions=3000))).check().worst <= 1
 
 
 def test_arrays_hold_values_or_bits(registry: Registry) -> None:

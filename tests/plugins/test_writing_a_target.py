@@ -55,7 +55,7 @@ def test_programs_run(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         return
     printed = capsys.readouterr().out
     assert "passed" in printed
-    assert any(text in printed for text in ("_mm256_fmadd_ps", "to_sigmoid", "f8e4m3_to_float(", "any_cpu"))
+    assert any(text in printed for text in ("_mm256_fmadd_ps", "to_sigmoid", "f8e4m3", "any_cpu"))
     assert len(text.splitlines()) <= 30
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
 import attrs
 
@@ -90,7 +91,7 @@ def _draw(rng: random.Random, target: Target, name: str, scale: Scale) -> Spec |
     else:
         op = random_parameters(rng, target.operations[name])
         shape = _shape(rng, op.rank or rng.choice([1, 2, 2, 3, 4]), volume, scale)
-        dtypes = _dtypes(rng, op, shape, plain=plain)
+        dtypes = _dtypes(rng, op, shape, [*target.dtypes.values()], plain=plain)
     operands = op.operands(len(shape))
     if dtypes is None or any(not 1 <= product(one.shape(shape)) <= 4 * max(scale.volumes) for one in operands):
         return None
@@ -115,8 +116,10 @@ def _shape(rng: random.Random, rank: int, volume: int, scale: Scale) -> tuple[in
     return tuple(shape)
 
 
-def _dtypes(rng: random.Random, op: Operation, shape: tuple[int, ...], *, plain: bool) -> tuple[DType, ...] | None:
-    """Draw data types that the operation takes; None if there are none.
+def _dtypes(
+    rng: random.Random, op: Operation, shape: tuple[int, ...], known: Sequence[DType], *, plain: bool
+) -> tuple[DType, ...] | None:
+    """Draw data types among the `known` ones that the operation takes; None if there are none.
 
     They are one for all operands as often as not, f32 if `plain`.
     """
@@ -126,8 +129,8 @@ def _dtypes(rng: random.Random, op: Operation, shape: tuple[int, ...], *, plain:
     if plain:
         tries = [types.F32] * count
     else:
-        tries = [rng.choice(types.ALL)] * count if rng.random() < 0.5 else rng.choices(types.ALL, k=count)
-    for pick in itertools.islice(itertools.chain([tries], iter(lambda: rng.choices(types.ALL, k=count), None)), 12):
+        tries = [rng.choice(known)] * count if rng.random() < 0.5 else rng.choices(known, k=count)
+    for pick in itertools.islice(itertools.chain([tries], iter(lambda: rng.choices(known, k=count), None)), 12):
         if op.check(shape, pick) is None:
             return tuple(pick)
-    return next((pair for one in types.ALL if op.check(shape, pair := (one,) * count) is None), None)
+    return next((pair for one in known if op.check(shape, pair := (one,) * count) is None), None)
