@@ -96,11 +96,8 @@ class Reach:
         for name in self._target.level(level).destinations:
             to = self._target.level(name)
             for each in (dtype, *wider):
-                vectors = (
-                    self._target.vector_sizes(to, by_name(each, self._target.dtypes))
-                    if to.kind == "vector"
-                    else (None,)
-                )
+                own = by_name(each, self._target.dtypes)
+                vectors = self._target.vector_sizes(to, own) if to.kind == "vector" else (None,)
                 yield from ((each, name, vector) for vector in vectors if (each, name, vector) != state)
 
 

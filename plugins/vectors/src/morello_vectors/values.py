@@ -94,8 +94,9 @@ def picked(a: str, b: str, sign: str, or_nan: bool) -> str:
 
 
 def literal(value: float | int, dtype: DType) -> str:
-    """Return a constant of a data type in C, exactly."""
+    """Return a constant of a data type in C, exactly; −∞ is the smallest value of a type without infinities."""
     if dtype.is_bits:
+        value = value if dtype.has_infinity else max(value, dtype.limits[0])
         return f"{dtype.bits(value):#0{2 * dtype.bytes + 2}x}"
     if not dtype.is_float:
         # The smallest int has no literal of its own.
