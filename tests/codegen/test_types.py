@@ -138,6 +138,21 @@ def test_programs_of_f16_and_f64(target: str, text: str, kernel: str) -> None:
     assert morello.compile(found).check().worst <= 1
 
 
+@pytest.mark.parametrize("target", BYTES)
+def test_vectors_convert_every_value_of_f16(target: str) -> None:
+    if missing := missing_features(installed().target(target).info.cpu_features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(64, 1024)
+    ties = (halves.view(np.uint16).astype(np.uint32) << 13 | 0x1000).view(np.float32) * np.float32(2.0**112)
+    budget = SearchBudget(expansions=3000)
+    for source, values, out, dtype in (("f16", halves, "f32", np.float32), ("f32", ties, "f16", np.float16)):
+        goal = morello.goal(f"Move(64×1024, ({source}, GL), ({out}, GL), serial)", target=target)
+        kernel = morello.compile(goal.synthesize(budget=budget))
+        assert ("_mm512_cvt" in kernel.program.source) == (target == "x86_avx512")
+        with np.errstate(all="ignore"):
+            assert np.array_equal(kernel(values), values.astype(dtype), equal_nan=True)
+
+
 def test_a_row_too_short_for_vectors() -> None:
     text = "MatmulAccum(1×2×3×21, (i16, L1), (i16, L1), (i16, L1), serial)"
     schedule = "tile [1, 1, 1, 21]; select MaskedBroadcastMultAdd"

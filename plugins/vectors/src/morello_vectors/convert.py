@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello.codegen.float_bits import ODD_FLOAT, bits_to_float, facts, float_to_bits
-from morello.ir.dtypes import BF16, F32, F64, I32, U16, U32, DType
+from morello.ir.dtypes import BF16, F16, F32, F64, I32, U16, U32, DType
 from morello.ir.dtypes import by_name as dtype_named
 from morello.kernels.site import KernelSite, OperandSite
 from morello_vectors.instructions import instructions
@@ -113,7 +113,7 @@ def _floats_of_bits(site: KernelSite, value: str, source: DType, values: int) ->
     widened = instructions(site).widened(site, "v", unsigned(source), U32, values)
     words = {"name": name, "narrow": narrow, "wide": wide, "word": word, "ints": site.vector_type(I32, values)}
     text = _FLOATS_OF_BITS.format(**{**facts(source), **words, "widened": widened, "nan": nan})
-    return f"{site.helper(name, text)}({value})"
+    return f"{site.helper(name, _with_halves(site, text, source, wide, values, 0))}({value})"
 
 
 def _bits_of_floats(site: KernelSite, value: str, out: DType, values: int) -> str:
@@ -123,7 +123,16 @@ def _bits_of_floats(site: KernelSite, value: str, out: DType, values: int) -> st
     narrowed = vector_as(site, "(rounded | sign)", U32, unsigned(out), values)
     words = {"name": name, "narrow": narrow, "wide": wide, "word": word, "ints": site.vector_type(I32, values)}
     text = _BITS_OF_FLOATS.format(**{**facts(out), **words, "narrowed": narrowed})
-    return f"{site.helper(name, text)}({value})"
+    return f"{site.helper(name, _with_halves(site, text, out, narrow, values, 1))}({value})"
+
+
+def _with_halves(site: KernelSite, text: str, dtype: DType, kind: str, values: int, call: int) -> str:
+    """Return a conversion of f16, to vectors of this type, that is an instruction where compilers have one."""
+    halves = instructions(site).halves(values)
+    if dtype != F16 or halves is None:
+        return text
+    head, body = text.removesuffix("\n}").split("\n", 1)
+    return f"{head}\n#ifdef {halves[2]}\n    return ({kind}){halves[call]};\n#else\n{body}\n#endif\n}}"
 
 
 def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:

@@ -115,6 +115,11 @@ class Instructions:
         """Return a float, or a vector of `values` floats, in another type if there are instructions for that."""
         return None
 
+    def halves(self, values: int) -> tuple[str, str, str] | None:
+        """Return C's calls to convert `values` f16 to f32, and f32 to f16, of the vector `v`, and the macro with which
+        compilers have them; None without such instructions."""
+        return None
+
     def load_first(self, site: KernelSite, dtype: DType, values: int) -> str:
         """Return the body of a function: load `count` values at `from` into the vector `v`, and return it."""
         return "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"

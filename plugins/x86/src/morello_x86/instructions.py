@@ -110,6 +110,12 @@ class X86Instructions(Instructions):
         )
         return f"{site.helper(f'{wide}_of_{source}', text)}({value})"
 
+    def halves(self, values: int) -> tuple[str, str, str] | None:
+        if values not in (8, 16):
+            return None
+        prefix, register, macro = PREFIX[4 * values], INTEGER_VECTOR[2 * values], "F16C" if values == 8 else "AVX512F"
+        return f"{prefix}_cvtph_ps(({register})v)", f"{prefix}_cvtps_ph(v, 0)", f"__{macro}__"
+
     def load_first(self, site: KernelSite, dtype: DType, values: int) -> str:
         if masked := _masked(dtype, values):
             suffix, wide = masked
