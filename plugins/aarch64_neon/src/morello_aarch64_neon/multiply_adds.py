@@ -145,4 +145,5 @@ BFDOT = NeonMultiplyAdd(
 )
 
 #: Of those that cost the same, search takes the first.
-FAMILIES = tuple((adds, SIZE) for adds in (F32_FMA, BFDOT, BF16_FMA, FP16, F16_FMA, DOT, USDOT, INT32, INT16))
+_ADDS = (F32_FMA, BFDOT, BF16_FMA, FP16, F16_FMA, DOT, USDOT, INT32, INT16, multiply_add.F64_FMA)
+FAMILIES = tuple((adds, SIZE) for adds in _ADDS)
