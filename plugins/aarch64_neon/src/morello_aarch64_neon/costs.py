@@ -39,6 +39,8 @@ _A76: Mapping[str, tuple[int, int, int]] = {
     # Of 16 bytes, one in two cycles.
     "Int32": (200, 200, 100),
     "Int16": (200, 200, 100),
+    # Nine instructions, of which two take two cycles.
+    "Pairs": (550, 550, 50),
     "F64": (200, 50, 50),
 }
 _V1: Mapping[str, tuple[int, int, int]] = {
@@ -54,6 +56,7 @@ _V1: Mapping[str, tuple[int, int, int]] = {
     "Bfmmla": (300, 25, 33),
     "Int32": (100, 50, 50),
     "Int16": (100, 50, 50),
+    "Pairs": (250, 250, 33),
     "F64": (200, 25, 33),
 }
 #: What a vector that is not full takes more, in hundredths of a cycle: it is loaded in up to three pieces.

@@ -16,6 +16,14 @@ REGISTERS, SIZE = 32, 16
 #: Values of the left-hand side in a vector: steps of k, or rows.
 _ELEMENTS = 4
 
+#: As x86's vpmaddubsw, in products of 16 bits.
+_PAIRS = """\
+static inline int16x8_t pairs_of_products(uint8x16_t a, int8x16_t b) {
+    const int16x8_t low = vmulq_s16((int16x8_t)vmovl_u8(vget_low_u8(a)), vmovl_s8(vget_low_s8(b)));
+    const int16x8_t high = vmulq_s16((int16x8_t)vmovl_high_u8(a), vmovl_high_s8(b));
+    return vqaddq_s16(vuzp1q_s16(low, high), vuzp2q_s16(low, high));
+}"""
+
 
 @attrs.frozen(kw_only=True)
 class NeonMultiplyAdd(MultiplyAdd):
@@ -55,6 +63,8 @@ class NeonLanes(Lanes):
 
     @property
     def words(self) -> Mapping[str, str]:
+        if self.adds.saturating:
+            return {"sums": self.sums, "pairs": self._site.helper("pairs_of_products", _PAIRS)}
         return super().words if self._floats else self._signs
 
     @property
@@ -129,6 +139,18 @@ USDOT = NeonMultiplyAdd(
     pairs=lambda lhs, rhs: lhs != rhs,
     cpu_features=("i8mm",),
 )
+#: Sums of two products saturate.
+PAIRS = MultiplyAdd(
+    lanes=NeonLanes,
+    name="Pairs",
+    call="({sums})vaddq_s16((int16x8_t){sum}, {pairs}((uint8x16_t){first}, (int8x16_t){second}))",
+    width=1,
+    lhs=("u8",),
+    rhs=("i8",),
+    out=("i16",),
+    saturating=True,
+    temporaries=3,
+)
 #: Products and sums are rounded to odd, and subnormal numbers count as zero.
 BFDOT = NeonMultiplyAdd(
     lanes=NeonLanes,
@@ -145,5 +167,5 @@ BFDOT = NeonMultiplyAdd(
 )
 
 #: Of those that cost the same, search takes the first.
-_ADDS = (F32_FMA, BFDOT, BF16_FMA, FP16, F16_FMA, DOT, USDOT, INT32, INT16, multiply_add.F64_FMA)
+_ADDS = (F32_FMA, BFDOT, BF16_FMA, FP16, F16_FMA, DOT, USDOT, INT32, INT16, PAIRS, multiply_add.F64_FMA)
 FAMILIES = tuple((adds, SIZE) for adds in _ADDS)
