@@ -112,3 +112,14 @@ def test_processes_that_build_at_once(cache: Path) -> None:
     assert len(printed) == 1
     assert ctypes.CDLL(printed.pop()).one() == 1
     assert len(os.listdir(cache)) == 1
+
+
+def test_programs_are_linked_without_flags_of_cpus(cache: Path, script: Callable[[str], str], tmp_path: Path) -> None:
+    """Zig builds its C library for each set of them, which takes minutes."""
+    log = tmp_path / "log"
+    fake = script(f'echo "$@" >> {log}; while [ "$1" != -o ]; do shift; done; touch "$2"')
+    program = {"main.c": "int main(void) { return 0; }\n", "one.c": "int one(void) { return 1; }\n"}
+    build(program, ("-mcpu=generic+i8mm", "-pthread"), Compiler((fake,), "fake", "1"), base=("-O1",))
+    *compiled, linked = log.read_text(encoding="utf-8").splitlines()
+    assert len([line for line in compiled if " -c " in line and "-mcpu=generic+i8mm" in line]) == 2
+    assert linked == "-O1 -pthread -o library.so main.c.o one.c.o -lm"
