@@ -38,7 +38,7 @@ _VOLUME = 4096
 #: Draws for one combination of data types before another one is tried: more in each round.
 _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
 #: Combinations of data types that are tried besides those that are all the same.
-_KINDS = 64
+_KINDS = 200
 #: Draws of a round; data types without a Spec in it are skipped if others have one.
 _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
