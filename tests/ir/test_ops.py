@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from morello.errors import SpecError
-from morello.ir.dtypes import ALL, BF16, F32, I8, I32, U8
+from morello.ir.dtypes import ALL, BF16, F16, F32, I8, I32, U8
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation, by_name
 from morello.ir.ops.base import ErrorAnalysis
@@ -310,6 +310,7 @@ def test_parameters_that_make_no_sense_are_refused(make, message: str) -> None:
 
 REFUSED = [
     (Softmax(), (2, 3), [I8, I8], "for floats"),
+    (SoftmaxDenominatorAndMax(), (2, 3), [BF16, F16, F32], "does not hold every bf16"),
     (Softmax(dim=2), (2, 3), [F32, F32], "dimension 2 does not exist"),
     (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
     (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),

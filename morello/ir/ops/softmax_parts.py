@@ -120,8 +120,8 @@ class UnscaledFromMaxErrors(
 
 
 def holds_maxima(source: DType, largest: DType) -> SpecError | None:
-    """Return the error if a type rounds maxima, to which denominators would not match; None if it does not."""
-    if largest.unit_roundoff <= source.unit_roundoff:
+    """Return the error if a type rounds maxima, or is too small for them, as denominators would not match them."""
+    if largest.unit_roundoff <= source.unit_roundoff and largest.limits[1] >= source.limits[1]:
         return None
     return SpecError(f"max is {largest}, which does not hold every {source}", f"make it {source}")
 
@@ -169,6 +169,14 @@ class PartsErrors(AccumulatingErrors[_Parts], of=_Parts):
         factors = [weight(below(each, largest)) for each in maxima]
         # A maximum is exact.
         return [np.zeros(largest.shape), self.op.combined(shape, factors, [np.abs(each) for each in denominators])]
+
+    def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        # The parts before have not been rescaled to the new maximum.
+        largest, denominator = self.magnitude(shape, inputs)
+        _, denominators = self.op.parts(inputs, 1.0)
+        ones = [np.ones(each.shape) for each in denominators]
+        held = self.op.combined(shape, ones, [np.abs(each) for each in denominators])
+        return [largest, np.maximum(denominator, held)]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         maxima, denominators = self.op.parts(inputs, 1.0)
