@@ -6,7 +6,7 @@ along k, with columns side by side; the left-hand side is read as it lies, by ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import attrs
@@ -79,62 +79,96 @@ def strips(dtype: DType, rank: int) -> list[Layout]:
     return [Layout((*row_major(rank).dims, Packed(rank - 2, SIZE // 2 // dtype.bytes)))]
 
 
-def _lines(site: KernelSite, adds: MatrixAdd) -> Iterator[str]:
-    _, m, k, n = map(int, site.spec.shape)
-    lhs, rhs, out = (site.operand(index) for index in range(3))
-    types = [state.dtype for state in site.spec.states]
-    taken, bits = adds.taken, 8 * types[0].bytes
-    sign = "" if types[1].is_signed and not types[1].is_float else "u"
-    total = "float32x4_t" if types[2].is_float else f"{sign}int32x4_t"
-    a, b, c = (site.fresh(name) for name in ("lhs_at", "rhs_at", "out_at"))
-    accumulate = bool(getattr(site.spec.op, "accumulate", False))
-    rows, columns = range(0, m, 2), range(0, n, 2)
-    sums = {(row, column): site.fresh("sum") for row in rows for column in columns}
+@attrs.frozen(slots=False)
+class _Tile:
+    """The C of a tile at a site; `at` are pointers to its operands."""
 
-    def place(row: int, column: int) -> str:
-        return f"{c} + {out.stride(_ROW) * row + as_index(column)}"
+    site: KernelSite
+    adds: MatrixAdd
+    at: tuple[str, str, str]
 
-    load = site.load(types[2], 4) if accumulate else ""
-    yield "{"
-    for name, operand, dtype, const in zip((a, b, c), (lhs, rhs, out), types, ("const ", "const ", ""), strict=True):
-        yield f"    {const}{dtype.c_name} *const {name} = {operand.pointer()};"
-    for (row, column), name in sums.items():
-        value = f"({total}){{0}}"
-        if accumulate:
-            first, second = (f"(int64x2_t){load}({place(row + at, column // 4 * 4)})" for at in range(2))
-            value = f"({total})vzip{1 + column // 2 % 2}q_s64({first}, {second})"
-        yield f"    {total} {name} = {value};"
-    step = site.fresh("k")
-    yield f"    for (ptrdiff_t {step} = 0; {step} < {k // taken}; ++{step}) {{"
-    row_at, column_at = site.fresh("rows"), site.fresh("columns")
-    yield f"        const {types[0].c_name} *const {row_at} = {a} + {step} * {lhs.stride(_COLUMN, taken).grouped()};"
-    yield f"        const {types[1].c_name} *const {column_at} = {b} + {step} * {rhs.stride(_ROW, taken).grouped()};"
-    values = {row: site.fresh("values") for row in rows}
-    kinds = [f"{'u' if one.is_float or not one.is_signed else ''}int{bits}x{2 * taken}_t" for one in types[:2]]
-    for row, name in values.items():
-        suffix = f"{'u' if kinds[0].startswith('u') else 's'}{bits}"
-        both = (f"vld1_{suffix}({row_at} + {lhs.stride(_ROW) * (row + at)})" for at in range(2))
-        yield f"        const {kinds[0]} {name} = vcombine_{suffix}({', '.join(both)});"
-    for column in columns:
-        factor = site.fresh("factor")
-        suffix = f"{'u' if kinds[1].startswith('u') else 's'}{bits}"
-        yield f"        const {kinds[1]} {factor} = vld1q_{suffix}({column_at} + {column * taken});"
+    @property
+    def types(self) -> list[DType]:
+        return [state.dtype for state in self.site.spec.states]
+
+    @property
+    def sign(self) -> str:
+        return "s" if self.types[1].is_signed else "u"
+
+    @property
+    def total(self) -> str:
+        """Return the C type of a vector of sums."""
+        return "float32x4_t" if self.types[2].is_float else "int32x4_t" if self.sign == "s" else "uint32x4_t"
+
+    def suffix(self, index: int) -> str:
+        """Return the type of factors in the names of intrinsics; those of bf16 are loaded as bits."""
+        dtype = self.types[index]
+        return f"{'s' if dtype.is_signed and not dtype.is_float else 'u'}{8 * dtype.bytes}"
+
+    def vector(self, index: int) -> str:
+        """Return the C type of a vector of factors."""
+        kind = self.suffix(index)
+        return f"{'u' * (kind[0] == 'u')}int{kind[1:]}x{2 * self.adds.taken}_t"
+
+    def place(self, row: int, column: int) -> str:
+        """Return a pointer to a sum in memory."""
+        return f"{self.at[2]} + {self.site.operand(2).stride(_ROW) * row + as_index(column)}"
+
+    def lines(self) -> Iterator[str]:
+        """Yield all lines: sums by blocks, the loop along k, and the stores of sums."""
+        site, (_, m, k, n) = self.site, map(int, self.site.spec.shape)
+        rows, columns = range(0, m, 2), range(0, n, 2)
+        sums = {(row, column): site.fresh("sum") for row in rows for column in columns}
+        yield "{"
+        for index, name in enumerate(self.at):
+            const = "const " * (index < 2)
+            yield f"    {const}{self.types[index].c_name} *const {name} = {site.operand(index).pointer()};"
+        for (row, column), name in sums.items():
+            yield f"    {self.total} {name} = {self.first(row, column)};"
+        step = site.fresh("k")
+        yield f"    for (ptrdiff_t {step} = 0; {step} < {k // self.adds.taken}; ++{step}) {{"
+        yield from (f"        {line}" for line in self.step(step, sums, rows, columns))
+        yield "    }"
+        kind, store = site.vector_type(self.types[2], 4), site.store(self.types[2], 4)
         for row in rows:
-            name = sums[row, column]
-            call = adds.call.format(sum=name, first=values[row], second=factor, sign="u" if sign else "s")
-            yield f"        {name} = {call};"
-    yield "    }"
-    kind, store = site.vector_type(types[2], 4), site.store(types[2], 4)
-    for row in rows:
-        for column in range(0, n, 4):
-            pair = ", ".join(f"(int64x2_t){sums[row, column + at]}" for at in (0, 2))
-            for at in range(2):
-                yield f"    {store}({place(row + at, column)}, ({kind})vzip{at + 1}q_s64({pair}));"
-    yield "}"
+            for column in range(0, n, 4):
+                pair = ", ".join(f"(int64x2_t){sums[row, column + at]}" for at in (0, 2))
+                for at in range(2):
+                    yield f"    {store}({self.place(row + at, column)}, ({kind})vzip{at + 1}q_s64({pair}));"
+        yield "}"
+
+    def first(self, row: int, column: int) -> str:
+        """Return a block of sums before the loop: 0, or two of each of two rows in memory."""
+        if not getattr(self.site.spec.op, "accumulate", False):
+            return f"({self.total}){{0}}"
+        load = self.site.load(self.types[2], 4)
+        both = (f"(int64x2_t){load}({self.place(row + at, column // 4 * 4)})" for at in range(2))
+        return f"({self.total})vzip{1 + column // 2 % 2}q_s64({', '.join(both)})"
+
+    def step(self, step: str, sums: Mapping[tuple[int, int], str], rows: range, columns: range) -> Iterator[str]:
+        """Yield one step of k: vectors of two rows each, then each vector of two columns times all of these."""
+        site, adds, taken = self.site, self.adds, self.adds.taken
+        lhs, rhs = site.operand(0), site.operand(1)
+        row_at, column_at = site.fresh("rows"), site.fresh("columns")
+        strides = lhs.stride(_COLUMN, taken), rhs.stride(_ROW, taken)
+        for index, name in enumerate((row_at, column_at)):
+            place = f"{self.at[index]} + {step} * {strides[index].grouped()}"
+            yield f"const {self.types[index].c_name} *const {name} = {place};"
+        values = {row: site.fresh("values") for row in rows}
+        for row, name in values.items():
+            both = (f"vld1_{self.suffix(0)}({row_at} + {lhs.stride(_ROW) * (row + at)})" for at in range(2))
+            yield f"const {self.vector(0)} {name} = vcombine_{self.suffix(0)}({', '.join(both)});"
+        for column in columns:
+            factor = site.fresh("factor")
+            yield f"const {self.vector(1)} {factor} = vld1q_{self.suffix(1)}({column_at} + {column * taken});"
+            for row in rows:
+                name = sums[row, column]
+                yield f"{name} = {adds.call.format(sum=name, first=values[row], second=factor, sign=self.sign)};"
 
 
 def _emit(adds: MatrixAdd, site: KernelSite) -> None:
-    for line in _lines(site, adds):
+    at = site.fresh("lhs_at"), site.fresh("rhs_at"), site.fresh("out_at")
+    for line in _Tile(site, adds, at).lines():
         site.line(line)
 
 
