@@ -38,7 +38,7 @@ def target(vlen: int) -> TargetPlugin:
         description=f"RISC-V with vectors (RVV 1.0) of {vlen} bits",
         layouts=layouts(vectors, strips=(size,)),
         offers=offers,
-        casts=frozenset({("bf16", "f32")}),
+        casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
         cost_unit=COST_UNIT,
         units_per_cycle=UNITS_PER_CYCLE,
         triple="riscv64-linux-musl",

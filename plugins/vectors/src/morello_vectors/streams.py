@@ -39,7 +39,7 @@ def streamed(kernel: Microkernel, template: VectorTemplate, widest: int, dtypes:
         return valid & (whole(spec).volume >= width(spec, widest))
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return by_traffic(spec, kernel.cost(spec, machine), machine)
+        return by_traffic(spec, kernel.call_cost(spec, machine), machine)
 
     return attrs.evolve(
         kernel,
