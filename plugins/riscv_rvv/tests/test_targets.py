@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -14,8 +15,10 @@ from morello import api
 from morello.build.toolchain import find_compiler
 from morello.codegen.interface import COMMON_FLAGS
 from morello.plugins import installed
-from morello.testing import KernelCheck, kernel_checks
+from morello.testing import KernelCheck, Trials, kernel_checks
+from morello.testing.draws import Draws
 
+PROGRAMS = 20
 NAMES = ("riscv_rvv128", "riscv_rvv256")
 TOOLS = {"ziglang": find_spec("ziglang"), "qemu-riscv64": shutil.which("qemu-riscv64")}
 MISSING = " and ".join(name for name, found in TOOLS.items() if not found)
@@ -37,6 +40,17 @@ def checks() -> list[KernelCheck]:
 )
 def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
     check()
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_random_programs_are_right(name: str) -> None:
+    target = installed().target(name)
+    drawn = [one.impl for one in itertools.islice(Draws(target, seed=1).programs(PROGRAMS), PROGRAMS)]
+    trials = Trials(drawn, target)
+    for number in range(PROGRAMS):
+        trials.check(number)
 
 
 @needs_tools
