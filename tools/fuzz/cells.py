@@ -93,9 +93,10 @@ def text_of(row: PageRow, column: str, level: str) -> str:
 
 def small(row: PageRow, column: str, target: Target) -> Spec:
     """Return the Spec of a cell, with little memory, which keeps search short."""
-    registers, vectors, cache = target.levels[:3]
+    registers, vectors, cache = target.operand_levels[:3]
     spec = parse_spec(text_of(row, column, cache.name), target)
-    limits = (8 * registers.unit, vectors.unit, 4 * cache.unit, *(0 for _ in target.levels[3:]))
+    given = {registers: 8 * registers.unit, vectors: vectors.unit, cache: 4 * cache.unit}
+    limits = [given.get(level, level.capacity * (level not in target.operand_levels)) for level in target.levels]
     return attrs.evolve(spec, limits=target.limits(limits))
 
 
