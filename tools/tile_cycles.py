@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=30)
     arguments = parser.parse_args()
     compilers = [one for one in available_compilers() if arguments.compiler in (None, one.name)]
-    families = [(size, adds) for size in arguments.bytes for adds in MULTIPLY_ADDS[size]]
+    families = [(size, adds) for size in arguments.bytes for adds in MULTIPLY_ADDS[size] if adds.lanes]
     for size, adds in families:
         name = adds.name or "f32"
         if arguments.family and name not in arguments.family:

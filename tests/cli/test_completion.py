@@ -79,4 +79,4 @@ def test_bash_offers_them(tmp_path: Path) -> None:
     own = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     command = ["bash", "-c", PRESS, "bash", "morello", "compile", "--target", "x86"]
     done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=60)
-    assert done.stdout.split() == ["x86_avx2", "x86_avx512"], done.stderr
+    assert done.stdout.split() == ["x86_amx", "x86_avx2", "x86_avx512"], done.stderr

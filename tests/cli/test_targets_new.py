@@ -42,7 +42,7 @@ def test_a_new_target_is_installed_and_tested(cli: Any, tmp_path: Path, monkeypa
     """As its README says: installation by pip, the command, and its own tests."""
     monkeypatch.chdir(tmp_path)
     assert cli("targets", "new", "fresh_cpu").stdout.splitlines()[-1].startswith("Next: `pip install -e fresh_cpu`")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", "site"]
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "site"]
     own = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
 
     def run(*command: str, folder: Path = tmp_path) -> str:

@@ -46,6 +46,8 @@ def test_strict_c11_compiles_it_by_itself_and_with_its_header(tmp_path: Path) ->
     alone, *others = available_compilers()
     with_header = [*others, alone][0]
     for path in GOLDEN.glob("*.c"):
+        if path.stem.endswith("_neon"):  # for a compiler of another architecture
+            continue
         source, name = path.read_text(encoding="utf-8"), path.stem
         (tmp_path / "alone.c").write_text(source)
         (tmp_path / "with_header.c").write_text(

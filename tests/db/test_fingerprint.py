@@ -235,7 +235,7 @@ def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> N
     (folder / "morello" / "search" / "solve" / "_engine.cpython-39-other.so").write_bytes(b"\x7fELF")
     (folder / "morello" / "cli" / "app.py").write_text("from morello.cli.common import nothing")
     edited = [folder / name / "plugin.py" for name in PACKAGES if name != "morello"]
-    edited[0] = folder / "morello_reference_c" / "meanings" / "products.py"
+    edited[:2] = folder / "morello_vectors" / "fill.py", folder / "morello_reference_c" / "meanings" / "products.py"
     assert all(file.exists() for file in edited)
     first, *rest = json.loads(run(folder, PRINTS, *edited, seed="17"))
     assert first == {name: fingerprint(installed().target(name)) for name in PLUGINS}

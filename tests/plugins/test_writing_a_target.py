@@ -93,7 +93,7 @@ def _emulated() -> str:
 def test_a_new_target_is_verified_under_qemu(tmp_path: Path) -> None:
     """The commands of the page print what it shows. Pip installs into a folder of the test's own."""
     folder, own = tmp_path, {**os.environ, "PYTHONPATH": f"{tmp_path}/my_arm/src{os.pathsep}{tmp_path}/site"}
-    pip = f"{sys.executable} -m pip install -q --no-deps --no-build-isolation --target site ./"
+    pip = f"{sys.executable} -m pip install -q --no-deps --target site ./"
     for block in [text for language, text in BLOCKS if language == "console"]:
         pieces = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
         for line, expected in zip(pieces[::2], pieces[1::2], strict=True):

@@ -30,6 +30,8 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
+from morello.build.toolchain import is_foreign
+from morello.host import missing_features
 from morello.plugins.registry import installed
 from tools.children import forked
 from tools.fuzz.examine import (
@@ -215,9 +217,15 @@ def _ending(code: int | None) -> str:
     return f"exit code {code}"
 
 
+def _native() -> list[str]:
+    """Return the installed targets whose programs run on this machine."""
+    infos = [installed().target(name).info for name in sorted(installed().names)]
+    return [info.name for info in infos if not is_foreign(info) and not missing_features(info.cpu_features)]
+
+
 def _chunks(options: argparse.Namespace) -> list[Chunk]:
     """Return the requested Specs by number, alternating between targets."""
-    targets, chunks = options.target or sorted(installed().names), []
+    targets, chunks = options.target, []
     for start in range(options.first, options.first + options.specs, CHUNK * len(targets)):
         numbers = range(start, min(start + CHUNK * len(targets), options.first + options.specs))
         for turn, target in enumerate(targets):
@@ -240,10 +248,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first Spec (default: 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
-    parser.add_argument("--target", action="append", help="by default all that are installed, in turn")
+    parser.add_argument("--target", action="append", help="by default all that this machine runs, in turn")
     options = parser.parse_args(arguments)
     options.patience = options.seconds / 2 if options.patience is None else options.patience
-    for name in options.target or installed().names:
+    options.target = options.target or _native()
+    for name in options.target:
         installed().target(name)
     start, code = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="morello-campaign-") as folder:

@@ -71,9 +71,15 @@ def _tile(row: tuple[int, ...]) -> float:
 
 
 def measurements(size: int) -> tuple[Measurement, ...]:
-    """Return how the tables of register tiles in vectors of `size` bytes are measured, what lines take first."""
+    """Return how the tables of register tiles in vectors of `size` bytes are measured, what lines take first.
+
+    Tiles in GNU C are not: they are printed at a site of a program.
+    """
     lines = Measurement(table=LINES, keys=0, measure=partial(_lines, size))
-    return (lines, *(one for adds, width in families(size) for one in _of_family(adds, width, tables(size))))
+    return (
+        lines,
+        *(one for adds, width in families(size) if adds.lanes for one in _of_family(adds, width, tables(size))),
+    )
 
 
 def _lines(size: int, meter: Meter) -> Rows:

@@ -48,7 +48,8 @@ def peak(widest: int, types: tuple[str, ...]) -> Peak | None:
     Returns None if no multiply-add of this CPU takes the types.
     """
     for adds, size in families(widest):
-        if types in adds.types and not missing_features((*FEATURES[size], *adds.cpu_features)):
+        # What is printed in GNU C, at a site of a program, has no C of its own here.
+        if adds.lanes and types in adds.types and not missing_features((*FEATURES[size], *adds.cpu_features)):
             lanes = adds.in_lanes(size, [*map(dtype_named, types)])
             flops = 2 * MULTIPLY_ADDS_OF_LIMIT * lanes.values * adds.taken
             return Peak(source=_PEAK.format(limit=limit(lanes), apart=_APART), flops=flops, flags=flags_of(lanes))
