@@ -202,7 +202,7 @@ def test_values_without_a_stride_are_an_error() -> None:
 def cost(values: int, text: str) -> int:
     """Return the tenths of a cycle of a tile that starts at 0."""
     plain = target(values)
-    return int(plain.kernels_by_name["RegisterTile"].cost(parse_spec(text, plain).logical, plain))
+    return int(plain.kernels_by_name["RegisterTile"].call_cost(parse_spec(text, plain).logical, plain))
 
 
 @pytest.mark.parametrize(("values", "rows", "vectors"), [(8, 6, 2), (16, 6, 4), (16, 14, 2)])
@@ -289,7 +289,7 @@ def test_few_columns_take_narrow_vectors_where_these_are_faster() -> None:
         text = product("MatmulAccum", (5, 64, columns), *("L1, row_major",) * 3)
         logical = parse_spec(text, own).logical
         kernels = [one for one in own.kernels if one.accepts(logical)]
-        return min(kernels, key=lambda one: one.cost(logical, own)).name
+        return min(kernels, key=lambda one: one.call_cost(logical, own)).name
 
     assert [cheapest(columns) for columns in (1, 7, 8)] == ["RegisterTileNarrowAccum"] * 3
     assert [cheapest(columns) for columns in (9, 16)] == ["RegisterTileAccum"] * 2
@@ -327,7 +327,7 @@ def test_a_profile_says_what_tiles_cost(values: int) -> None:
     slow = registry(values).target(name, Profile(name="slow", target=name, tables={"tiles_f32": rows}))
     text = product("MatmulAccum", (4, 256, 2 * values), "L1", "L1", "L1")
     base, costly = (
-        int(one.kernels_by_name["RegisterTileAccum"].cost(parse_spec(text, one).logical, one))
+        int(one.kernels_by_name["RegisterTileAccum"].call_cost(parse_spec(text, one).logical, one))
         for one in (target(values), slow)
     )
     assert 1.8 < costly / base < 2.1

@@ -88,7 +88,7 @@ def test_computing_overlaps_with_memory(plugin: TargetPlugin) -> None:
 
     def cost(size: int, level: str) -> int:
         spec = parse_spec(f"Softmax(1×{size}, (f32, {level}), (f32, {level}))", target).logical
-        return int(target.kernels_by_name["VectorSoftmax"].cost(spec, target))
+        return int(target.kernels_by_name["VectorSoftmax"].call_cost(spec, target))
 
     traffic = 2 * (256 * 80 + 150)
     assert max(cost(4096, "L1"), traffic) <= cost(4096, "GL") < cost(4096, "L1") + traffic

@@ -83,7 +83,7 @@ def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kerne
         types = "bf16 bf16" if "Bf16" in kernel else "f32 f32"
         matrix = "GL, row_major, c1, s4096" if steps > 1 else "GL"
         spec = parse_spec(product((1, steps, 64), "L1", matrix, "L1", types=types), target).logical
-        return int(target.kernels_by_name[kernel].cost(spec, target))
+        return int(target.kernels_by_name[kernel].call_cost(spec, target))
 
     few = 4 if "Rows" in kernel else 1
     assert 64 // few * cost(few) >= cost(64)
@@ -93,7 +93,7 @@ def cost(plugin: TargetPlugin, shape: tuple[int, int, int], state: str = "") -> 
     """Return the cost of a product whose matrix comes from beyond L2, by rows."""
     target = Registry.of(x86=plugin).target(plugin.target)
     spec = parse_spec(product(shape, "L1", f"L3, row_major{state}", "L1"), target).logical
-    return int(target.kernels_by_name[KERNEL].cost(spec, target))
+    return int(target.kernels_by_name[KERNEL].call_cost(spec, target))
 
 
 def test_long_rows_cost_as_much_as_adjacent_ones() -> None:
