@@ -1,4 +1,4 @@
-"""Costs of two cores in tenths of a cycle, by Arm's guides: nothing here was measured.
+"""Costs of two cores in tenths of a cycle, by LLVM's models of them: nothing here was measured.
 
 A Cortex-A76 (and its twin for servers, Neoverse N1) starts two vector instructions and two loads a cycle, a Neoverse V1
 four and three. Both pass a sum to the next multiply-add on it early: after 2 cycles for floats, 1 for dot products.
@@ -128,14 +128,14 @@ def profiles(target: str) -> tuple[Profile, ...]:
         Profile(
             name="cortex_a76",
             target=target,
-            description="as declared, by Arm's guide for the Cortex-A76, with the threads of the machine",
+            description="as declared, by LLVM's model of the Cortex-A76, with the threads of the machine",
             cpus=("neoverse_n1", "aarch64"),
             weights={"threads": ALL_CPUS},
         ),
         Profile(
             name="neoverse_v1",
             target=target,
-            description="by Arm's guide for the Neoverse V1, with the threads of the machine",
+            description="by LLVM's model of the Neoverse V1, with the threads of the machine",
             cpus=("neoverse_v1",),
             mhz=2600,
             weights={"threads": ALL_CPUS},
