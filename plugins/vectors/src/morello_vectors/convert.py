@@ -110,7 +110,11 @@ def _floats_of_bits(site: KernelSite, value: str, source: DType, values: int) ->
     wide, narrow = site.vector_type(F32, values), site.vector_type(source, values)
     word, name = site.vector_type(U32, values), f"{wide}_of_{source}"
     nan = f"(({word})(rest > {source.bits(float('inf')):#x}) & 0x400000)" if source.has_infinity else "0x400000"
-    widened = instructions(site).widened(site, "v", unsigned(source), U32, values)
+    if _halves(site, source, values):
+        # Without a function of its own, which nothing calls where compilers have the instruction.
+        widened = f"__builtin_convertvector(v, {word})"
+    else:
+        widened = instructions(site).widened(site, "v", unsigned(source), U32, values)
     words = {"name": name, "narrow": narrow, "wide": wide, "word": word, "ints": site.vector_type(I32, values)}
     text = _FLOATS_OF_BITS.format(**{**facts(source), **words, "widened": widened, "nan": nan})
     return f"{site.helper(name, _with_halves(site, text, source, wide, values, 0))}({value})"
@@ -126,10 +130,15 @@ def _bits_of_floats(site: KernelSite, value: str, out: DType, values: int) -> st
     return f"{site.helper(name, _with_halves(site, text, out, narrow, values, 1))}({value})"
 
 
+def _halves(site: KernelSite, dtype: DType, values: int) -> tuple[str, str, str] | None:
+    """Return the calls of instructions that convert f16; None for other types, or without such instructions."""
+    return instructions(site).halves(values) if dtype == F16 else None
+
+
 def _with_halves(site: KernelSite, text: str, dtype: DType, kind: str, values: int, call: int) -> str:
     """Return a conversion of f16, to vectors of this type, that is an instruction where compilers have one."""
-    halves = instructions(site).halves(values)
-    if dtype != F16 or halves is None:
+    halves = _halves(site, dtype, values)
+    if halves is None:
         return text
     head, body = text.removesuffix("\n}").split("\n", 1)
     return f"{head}\n#ifdef {halves[2]}\n    return ({kind}){halves[call]};\n#else\n{body}\n#endif\n}}"
