@@ -27,7 +27,7 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.memories import Memories, transfers
-from morello.codegen.parallel import Captured, LoopCode, ParallelLoops, Range, surroundings
+from morello.codegen.parallel import Captured, FunctionCode, ParallelLoops, Range, surroundings
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
 from morello.codegen.threads import SET_RUNNER
@@ -111,7 +111,9 @@ class Emission:
         taken: Iterable[str] = (),
     ):
         self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
-        self.writer, self.names = CWriter(), Names([*taken, name, setter_name(name), workspace_macro(name)])
+        #: The emitter's table of primitives.
+        self.instructions = emitter.instructions
+        self._function, self.names = FunctionCode(), Names([*taken, name, setter_name(name), workspace_macro(name)])
         #: Names in the code other than its variables.
         self.names_of_others: set[str] = set()
         #: The operand that each buffer is named after.
@@ -122,12 +124,7 @@ class Emission:
         self._memories = Memories(emitter.memories)
         self._parallel = ParallelLoops(self.workspace_name, self.threads_name)
         self._features: dict[str, None] = {}
-        self._held = self._most_held = 0
         self._quiet = 0
-        #: Outer names that the current parallel loop uses.
-        self._used: set[str] = set()
-        #: First and last statements of the current function, in order.
-        self._around: dict[tuple[str, str], None] = {}
 
     def program(self) -> Program:
         parameters, views = self._parameters()
@@ -143,7 +140,7 @@ class Emission:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         interface = self._interface(parameters)
         function = CWriter()
-        with function.block(interface.prototype), function.around(self._around):
+        with function.block(interface.prototype), function.around(self._function.around):
             function.add(self.writer)
         setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
         code = "\n".join([*self._parallel.functions, function.text(), *setter])
@@ -155,7 +152,7 @@ class Emission:
             header=interface.header,
             prototype=interface.prototype,
             parameters=parameters,
-            workspace=self._most_held,
+            workspace=self._function.workspace,
             flags=flags,
             parallel=bool(self._parallel),
             thread_workspace=self._parallel.workspace,
@@ -168,9 +165,9 @@ class Emission:
     # The interface for KernelSite, with vectors, loads and stores below.
 
     @property
-    def instructions(self) -> object:
-        """Return the emitter's table of primitives."""
-        return self.emitter.instructions
+    def writer(self) -> CWriter:
+        """Return the lines of the current function."""
+        return self._function.writer
 
     def line(self, text: str) -> None:
         """Add one line of C."""
@@ -187,11 +184,11 @@ class Emission:
 
     def enclose(self, first: str, last: str) -> None:
         """Begin the current function, or a thread's share of a loop, with one statement and end it with another."""
-        self._around[first, last] = None
+        self._function.around[first, last] = None
 
     def uses(self, names: Iterable[str]) -> None:
         """Record names that code uses, for the function of a parallel loop to capture."""
-        self._used.update(names)
+        self._function.names.update(names)
 
     # Parameters and the head of the file.
 
@@ -209,7 +206,7 @@ class Emission:
             name=self.name,
             summary=f"{self.impl.spec.logical.short(self.signature.implicit_dims)} for {self.target.name}",
             parameters=parameters,
-            workspace=self._most_held,
+            workspace=self._function.workspace,
             thread_workspace=self._parallel.workspace,
             parallel=bool(self._parallel),
             workspace_name=self.workspace_name,
@@ -310,21 +307,18 @@ class Emission:
                 yield placed
             return
         size = int(tensor.bytes)
-        with self.names.scope(), self.writer.block():
+        on_stack = size <= MAX_STACK_BYTES
+        with self.names.scope(), self.writer.block(), self._function.holding(0 if on_stack else size) as held:
             fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
             self._stems[fresh] = name
             c_type = tensor.state.dtype.c_name
-            held = self._held
-            if size <= MAX_STACK_BYTES:
+            if on_stack:
                 self.writer.line(f"_Alignas({ALIGNMENT}) {c_type} {fresh}[{tensor.volume}];")
             else:
                 self.uses([self.workspace_name])
                 where = f"(char *){self.workspace_name} + {held}" if held else self.workspace_name
                 self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
-                self._held += -(-size // ALIGNMENT) * ALIGNMENT
-                self._most_held = max(self._most_held, self._held)
             yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
-            self._held = held
 
     def _loop(self, impl: Node, number: int, views: list[View], outer: Outer | None) -> None:
         """Print counted loops, and inside them the unrolled copies of a body that names single registers."""
@@ -424,20 +418,18 @@ class Emission:
             counters = {dim: Symbol(self.names.fresh(logical.dims[dim]), count) for dim, count in trips.items()}
             indices = {dim: as_index(counter) for dim, counter in counters.items()}
             body = self._aside(lambda: self._bodies(part, child, logical, views, indices, []))
-        held = f" + {self._held}" if self._held else ""
+        held = f" + {self._function.held}" if self._function.held else ""
         workspace = Captured(self.workspace_name, "char *restrict ", f"(char *){self.workspace_name}{held}")
         around = surroundings(logical, views, workspace)
         with self.writer.block():
             for line in self._parallel.add(self.name, names, around, [*counters.values()], body):
                 self.writer.line(line)
 
-    def _aside(self, emit: Callable[[], None]) -> LoopCode:
+    def _aside(self, emit: Callable[[], None]) -> FunctionCode:
         """Return the code that `emit` prints, with its own workspace counted from 0."""
-        writer, held, most, used, around = self.writer, self._held, self._most_held, self._used, self._around
-        self.writer, self._held, self._most_held, self._used, self._around = CWriter(), 0, 0, set(), {}
+        outer, self._function = self._function, FunctionCode()
         emit()
-        body = LoopCode(self.writer, frozenset(self._used), self._most_held, (*self._around,))
-        self.writer, self._held, self._most_held, self._used, self._around = writer, held, most, used, around
+        body, self._function = self._function, outer
         return body
 
     def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 
 import attrs
@@ -10,7 +11,7 @@ import attrs
 from morello.codegen.writer import CWriter
 from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
-from morello.kernels.buffers import View
+from morello.kernels.buffers import ALIGNMENT, View
 
 
 @attrs.frozen
@@ -34,17 +35,28 @@ class Range:
     tile: str
 
 
-@attrs.frozen
-class LoopCode:
-    """The code of a loop's body, the outer names that it uses, and the workspace it needs, in bytes.
+@attrs.define
+class FunctionCode:
+    """The code of a function so far, that of the program or of a parallel loop's body.
 
-    `around` are pairs of statements, for the start and the end of each thread's share.
+    `names` are the outer names that it uses, `held` the bytes of the workspace that are in use, `workspace` the most
+    that were. `around` are pairs of statements, for the start and the end of the function or of each thread's share.
     """
 
-    code: CWriter
-    names: frozenset[str]
-    workspace: int
-    around: tuple[tuple[str, str], ...]
+    writer: CWriter = attrs.field(factory=CWriter)
+    names: set[str] = attrs.field(factory=set[str])
+    held: int = 0
+    workspace: int = 0
+    around: dict[tuple[str, str], None] = attrs.field(factory=dict[tuple[str, str], None])
+
+    @contextmanager
+    def holding(self, size: int) -> Generator[int]:
+        """Yield the start of bytes of the workspace, in use within the context."""
+        start = self.held
+        self.held += -(-size // ALIGNMENT) * ALIGNMENT
+        self.workspace = max(self.workspace, self.held)
+        yield start
+        self.held = start
 
 
 class ParallelLoops:
@@ -63,7 +75,7 @@ class ParallelLoops:
         return bool(self.functions)
 
     def add(
-        self, program: str, names: Range, around: Sequence[Captured], counters: Sequence[Symbol], body: LoopCode
+        self, program: str, names: Range, around: Sequence[Captured], counters: Sequence[Symbol], body: FunctionCode
     ) -> list[str]:
         """Add the function that runs a body on a range of tiles; return the lines that run all tiles.
 
@@ -85,7 +97,7 @@ class ParallelLoops:
         names: Range,
         captured: Sequence[Captured],
         counters: Sequence[Symbol],
-        body: LoopCode,
+        body: FunctionCode,
     ) -> str:
         """Return the struct of captured variables, and the functions that run a range of tiles.
 
@@ -102,7 +114,7 @@ class ParallelLoops:
         with writer.block(f"static void {name}_tiles({parameters})"), writer.block(head):
             for line in _counted(counters, names.tile):
                 writer.line(line)
-            writer.add(body.code)
+            writer.add(body.writer)
         writer.line()
         with writer.block(f"static void {name}(const void *{names.given}, ptrdiff_t {names.thread}, {tiles})"):
             writer.line(f"const struct {name} *const {names.loop} = {names.given};")
