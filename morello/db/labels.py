@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from morello.errors import MorelloError
 from morello.frontend.graphs import Operations, parse_operation
-from morello.ir.dtypes import BY_NAME, DType, by_name
+from morello.ir.dtypes import DType, by_name
 from morello.ir.layout import Layout, PhysicalDim
 from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
@@ -42,7 +42,7 @@ def _write_state(state: OperandState) -> str:
     return f"{state.dtype} {state.level} {layout} c{state.contig}{unaligned}{vector}{spacing}"
 
 
-def read(text: str, operations: Operations, dtypes: Mapping[str, DType] = BY_NAME) -> LogicalSpec:
+def read(text: str, operations: Operations, dtypes: Mapping[str, DType]) -> LogicalSpec:
     """Return the labels that `write` made text of, with every size 1, where the language has these words.
 
     Raises MorelloError for any other text.

@@ -68,9 +68,8 @@ def parse_spec_text(text: str, target: Target) -> Spec:
     """Return the Spec that `spec_text` returned the text of. Raises MorelloError."""
     try:
         shape, limits, labels = parse_spec_numbers(text)
-        return Spec(
-            attrs.evolve(read(labels, target.operations, target.dtypes), shape=tuple(shape)), target.limits(limits)
-        )
+        logical = attrs.evolve(read(labels, target.operations, target.dtypes), shape=tuple(shape))
+        return Spec(logical, target.limits(limits))
     except (TypeError, ValueError) as error:
         raise MorelloError(f"{text[:200]!r} is not a Spec: {error}", "delete the file") from error
 

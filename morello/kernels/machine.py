@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import attrs
 
 from morello.errors import SpecError
-from morello.ir.dtypes import BY_NAME as DTYPES
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
 from morello.ir.limits import LimitGrid, Limits
@@ -123,7 +122,7 @@ class Machine:
     #: The operations of the Spec language, by name: Morello's own, and those that the registry's plugins add.
     operations: Mapping[str, Operation]
     #: Its data types, by name: Morello's own, and those that the registry's plugins add.
-    dtypes: Mapping[str, DType] = DTYPES
+    dtypes: Mapping[str, DType]
     #: What kernels cost on the machine at hand; their plugins say what rows mean.
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
     #: Measured costs of kernels that declare none, by name: for each vector, once per call, and the least (latency).

@@ -13,7 +13,6 @@ import attrs
 import pluggy
 
 from morello.errors import PluginError, remedy
-from morello.ir.dtypes import BY_NAME as DTYPES
 from morello.ir.dtypes import DType
 from morello.ir.ops import BY_NAME, Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
@@ -117,7 +116,7 @@ FIELDS = [field for field in attrs.fields(TargetPlugin) if "kind" in field.metad
 def assemble(
     parts: Sequence[tuple[str, TargetPlugin]],
     operations: Mapping[str, tuple[str, Operation]],
-    dtypes: Mapping[str, DType] = DTYPES,
+    dtypes: Mapping[str, DType],
 ) -> tuple[Target, TargetPlugin]:
     """Return a target, and all contributions to it, from the declarations of its owner, which is first, and others.
 

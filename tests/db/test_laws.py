@@ -332,7 +332,7 @@ def test_neighbours_are_powers_of_two_and_values_of_limits() -> None:
 )
 def test_labels_are_read_as_they_were_written(text: str) -> None:
     logical = parse_spec(text, TARGET).logical
-    again = labels.read(labels.write(logical), TARGET.operations)
+    again = labels.read(labels.write(logical), TARGET.operations, TARGET.dtypes)
     assert attrs.evolve(again, shape=logical.shape) == logical
     assert labels.write(again) == labels.write(logical)
 
@@ -340,7 +340,7 @@ def test_labels_are_read_as_they_were_written(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "FillZero", "Pet 1: f32 L1 - c0", "FillZero 1: f32 L1 layout[x] c1"])
 def test_invalid_labels(text: str) -> None:
     with pytest.raises(MorelloError):
-        labels.read(text, TARGET.operations)
+        labels.read(text, TARGET.operations, TARGET.dtypes)
 
 
 _side = st.tuples(st.integers(0, 6), st.integers(0, 3))
