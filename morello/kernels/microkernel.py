@@ -163,8 +163,10 @@ class Microkernel:
     @property
     def call_cost(self) -> Cost:
         """Return the cost of a call: the declared one, or else the derived one."""
+        if self.cost is not None:
+            return self.cost
         count = instructions(self.template) if isinstance(self.template, str) else 1
-        return DerivedCost(self.name, max(1, count)) if self.cost is None else self.cost
+        return DerivedCost(self.name, max(1, count))
 
     @property
     def cost_parts(self) -> tuple[CostPart, ...]:

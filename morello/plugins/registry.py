@@ -100,7 +100,7 @@ class Registry:
         """Return plugins without effect, such as those that extend only targets that are not installed."""
         declared = self._declarations
         used = {name for name, _ in (*declared.operations.values(), *declared.dtypes.values())}
-        used |= {name for target in self.names for name, _ in self._declarations.parts[target]}
+        used |= {name for target in self.names for name, _ in declared.parts[target]}
         used |= {one.plugin.name for one in self.disabled}
         used |= {one.plugin_name for one in self._manager.hook.morello_recorded_program.get_hookimpls()}
         entries = {entry.name: entry.dist for entry in importlib.metadata.entry_points(group=PROJECT)}
@@ -289,11 +289,11 @@ class Registry:
     def _dtypes_of(self, plugin: str, found: _Declarations) -> list[DType]:
         """Return the data types of a plugin. Raises PluginError for a faulty one, or one that exists."""
         dtypes = self._answer("morello_dtypes", plugin)
+        known = [*(("Morello", one) for one in DTYPES.values()), *found.dtypes.values()]
         for dtype in dtypes:
             if rule := rules.dtype(dtype):
                 raise _fault(plugin, rule, f", data type {getattr(dtype, 'name', dtype)}")
-            known = {**{one.name: ("Morello", one) for one in DTYPES.values()}, **found.dtypes}
-            for owner, one in known.values():
+            for owner, one in known:
                 if one.name == dtype.name or one.numpy == dtype.numpy:
                     what = f"plugin {plugin!r}, data type {dtype.name}: {owner} has {one.name}, of {one.numpy.name}"
                     raise PluginError(what, "use that one, or give it another name and another type of numpy", plugin)

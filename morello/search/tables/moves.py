@@ -190,8 +190,8 @@ def _casts(dtype: DType, target: Target) -> list[DType]:
     reached = [dtype]
     for known in reached:
         for name, to in sorted(target.info.casts):
-            if name == known.name and (dtype := by_name(to, target.dtypes)) not in reached:
-                reached.append(dtype)
+            if name == known.name and (wider := by_name(to, target.dtypes)) not in reached:
+                reached.append(wider)
     return reached
 
 
