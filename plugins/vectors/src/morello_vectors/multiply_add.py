@@ -157,12 +157,12 @@ class Lanes:
         return 0
 
     def load_elements(self, name: str, place: str) -> str:
-        """Return the declaration of a vector of values of the left-hand side."""
-        raise NotImplementedError
+        """Return the declaration of a vector of values of the left-hand side, where `elements` is not 0."""
+        raise NotImplementedError("elements() is 0")
 
     def add_element(self, sum_: str, value: str, element: int, factor: str) -> str:
         """Return the line that adds products with an element of a vector of the left-hand side to sums."""
-        raise NotImplementedError
+        raise NotImplementedError("elements() is 0")
 
     def add(self, sum_: str, value: str, factor: str, in_place: bool) -> str:
         """Return the line that adds products to sums; `in_place`, in assembly."""
