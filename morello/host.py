@@ -20,7 +20,7 @@ _ARCH_PRCTL, _REQUEST, _TILES = 158, 0x1023, 18
 
 
 def check_granted(needed: Iterable[str]) -> None:
-    """Ask the system for what it grants on request alone. Raises MorelloError if it refuses one of these features."""
+    """Request permission for features that the system grants on request. Raises MorelloError if it refuses one."""
     if "amx_tile" in needed and ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, _TILES):
         raise MorelloError(
             "the system does not grant this process the tiles of AMX (amx_tile)",

@@ -57,7 +57,7 @@ class CEmitter:
     `memories` are C expressions, by level, for the starts of software-managed memories.
     """
 
-    #: What kernels ask for by `KernelSite.instructions`: a table of the CPU's primitives, of a type that they know.
+    #: A table of the CPU's primitives, of a type that its kernels define: they read it by `KernelSite.instructions`.
     instructions: object = None
     flags: tuple[str, ...] = ()
     includes: tuple[str, ...] = ("stddef.h", "stdint.h", "string.h")

@@ -34,8 +34,8 @@ def derive(
     `levels` are changes by level, such as `{"L2": {"capacity": 1 << 20}}`, or whole levels; new registers come first,
     other new levels last. `weights` are whole, or some of them. `without` names kernels that the variant lacks. Other
     `fields` are those of `TargetInfo` and `TargetPlugin`: contributions such as `kernels` or `tables` replace those of
-    the same name, and add others. What is not given is the base's, with contributions of plugins that extend it. The
-    base's profiles apply as well, except to costs that are given here. Raises PluginError for an unknown field.
+    the same name, and add others. Everything else comes from the base, with contributions of plugins that extend it.
+    The base's profiles apply as well, except to costs that are given here. Raises PluginError for an unknown field.
     """
     known = sorted((_INFO | {field.name for field in FIELDS}) - {"name"})
     for field in fields:

@@ -25,7 +25,7 @@ from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, Pipeli
 class ToSum(BufferedPipelineRewrite[Mean]):
     """`to_sum to L1`: sums go to a new tensor, and from there to the output, times 1/n.
 
-    A Scale has factors of f32: sums of f64 are divided by a new tensor of n where 1/n is none.
+    A Scale has factors of f32: sums of f64 are divided by a new tensor of n where 1/n is no value of f32.
     """
 
     keyword: ClassVar[str] = "to_sum"

@@ -29,7 +29,7 @@ def small(**changes: Any) -> TargetPlugin:
     return derive("toy_cpu", name="small", **changes)
 
 
-def test_what_is_not_given_is_the_bases(toy_plugin: Any) -> None:
+def test_other_fields_come_from_the_base(toy_plugin: Any) -> None:
     registry = registry_of(toy_plugin, a_plugin=small())
     base, target = registry.target("toy_cpu"), registry.target("small")
     assert registry.names == ["small", "toy_cpu"]
