@@ -226,13 +226,7 @@ def calibrate(
         message = f"this machine lacks {', '.join(missing)}, which {target.name} needs"
         raise MorelloError(message, "calibrate another target with --target; `morello targets` lists them")
     start = time.monotonic()
-    memory = max(footprint(target.levels, level) for level in target.levels if not level.is_register)
-    deadline = start + (_QUICKEST if quick else _LONGEST)
-    meters = [
-        # Some emitters have different flags for each program.
-        UnitMeter(Timer(compiler, getattr(target.emitter, "flags", ()), 2 * memory, quick, deadline), clock)
-        for compiler in compilers[: 1 if quick else None]
-    ]
+    meters = _meters(target, clock, compilers, quick)
     progress("levels")
     levels = fit_levels(meters[0], target.levels)
     progress("threads")
@@ -242,11 +236,9 @@ def calibrate(
     others = zip(meters[1:], syncs[1:], strict=True)
     lines = _changed(target, levels, weights)
     lines += [Line(_WITH.format(meter.compiler.name), "", f"{other:,}", None) for meter, other in others]
-    tables: list[MeasuredTable] = []
-    for measurement in measurements:
-        table, table_lines = _measure(measurement, target, meters, progress)
-        tables.append(table)
-        lines += table_lines
+    measured = [_measure(measurement, target, meters, progress) for measurement in measurements]
+    tables = [table for table, _ in measured]
+    lines += [line for _, own in measured for line in own]
     cpu, per_cycle = microarchitectures()[0], target.info.units_per_cycle
     profile = Profile(
         name=name,
@@ -261,10 +253,7 @@ def calibrate(
     timings: list[KernelTiming] = []
     if kernels:
         progress("kernels")
-        meters[0].timer.deadline = time.monotonic() + (_KERNELS_QUICKEST if quick else _KERNELS_LONGEST)
-        timings = time_kernels(meters[0], applied(profile, target))
-        costs = {one.kernel: one.costs for one in timings if one.timings and not one.declares_cost}
-        profile = attrs.evolve(profile, kernels=costs)
+        profile, timings = _with_kernels(profile, target, meters[0])
         lines += map(_kernel_line, timings)
     return Calibration(
         target=target,
@@ -276,6 +265,25 @@ def calibrate(
         waited=max(meter.timer.waited for meter in meters),
         seconds=time.monotonic() - start,
     )
+
+
+def _meters(target: Target, clock: Clock, compilers: Sequence[Compiler], quick: bool) -> list[UnitMeter]:
+    """Return a meter for each compiler, for the first one alone if `quick`."""
+    memory = max(footprint(target.levels, level) for level in target.levels if not level.is_register)
+    deadline = time.monotonic() + (_QUICKEST if quick else _LONGEST)
+    # Some emitters have different flags for each program.
+    flags = getattr(target.emitter, "flags", ())
+    chosen = compilers[: 1 if quick else None]
+    return [UnitMeter(Timer(compiler, flags, 2 * memory, quick, deadline), clock) for compiler in chosen]
+
+
+def _with_kernels(profile: Profile, target: Target, meter: UnitMeter) -> tuple[Profile, list[KernelTiming]]:
+    """Return the profile with the costs of microkernels that declare none, and the timings of all."""
+    timer = meter.timer
+    timer.deadline = time.monotonic() + (_KERNELS_QUICKEST if timer.quick else _KERNELS_LONGEST)
+    timings = time_kernels(meter, applied(profile, target))
+    costs = {one.kernel: one.costs for one in timings if one.timings and not one.declares_cost}
+    return attrs.evolve(profile, kernels=costs), timings
 
 
 def _changed(target: Target, levels: Sequence[LevelFit], weights: Mapping[str, int | str]) -> list[Line]:
