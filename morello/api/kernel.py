@@ -189,8 +189,10 @@ class Kernel:
     @cached_property
     def choice(self) -> CompilerChoice | None:
         """Return the compilers that `auto` chose from, with their times; None for another `compiler`."""
+        if isinstance(self._compiler, Compiler) or not is_auto(self._compiler):
+            return None
         function = function_of(self.impl, self.target, self.program, runner=self._runner)
-        if isinstance(self._compiler, Compiler) or not is_auto(self._compiler) or isinstance(function, RunnerFunction):
+        if isinstance(function, RunnerFunction):
             return None
         from morello.run.compiler_choice import choose_compiler
 

@@ -76,14 +76,15 @@ def missing_here(info: TargetInfo, features: Iterable[str], command: str | None 
 
     With a runner, there are none: what its machine has is unknown. Raises ToolchainError if the programs need one.
     """
-    require_runner(info, command)
-    return [] if find_runner(info, command) else missing_features((*info.cpu_features, *features))
+    return [] if require_runner(info, command) else missing_features((*info.cpu_features, *features))
 
 
-def require_runner(info: TargetInfo, command: str | None = None) -> None:
-    """Raise ToolchainError if a target's programs cannot run here, directly or through a runner."""
-    if find_runner(info, command) is None and is_foreign(info):
+def require_runner(info: TargetInfo, command: str | None = None) -> Runner | None:
+    """Return the runner of a target's programs, None for this process. Raises ToolchainError if they need one."""
+    runner = find_runner(info, command)
+    if runner is None and is_foreign(info):
         raise no_runner(info)
+    return runner
 
 
 def timing_runner(info: TargetInfo, command: str | None = None) -> Runner | None:
@@ -91,8 +92,7 @@ def timing_runner(info: TargetInfo, command: str | None = None) -> Runner | None
 
     Raises ToolchainError for an emulator, and if the programs cannot run here.
     """
-    require_runner(info, command)
-    runner = find_runner(info, command)
+    runner = require_runner(info, command)
     if runner and runner.emulator:
         raise ToolchainError(
             f"`{runner}` is an emulator, whose times say nothing of a CPU", "use a real machine: --runner 'ssh HOST'"
