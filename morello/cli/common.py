@@ -242,11 +242,9 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         with crash.context(file="\n".join(texts.values())):
             goals = files.goals(texts)
             store = None if no_db else api.SpecStore(db) if db else api.database(None)
-            measured, tools = (
-                not options.pop("no_measured", True),
-                (options.pop("cc", None), options.pop("runner", None)),
-            )
-            search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, *tools)
+            measured = not options.pop("no_measured", True)
+            tools = {name: options.pop(name, None) for name in ("cc", "runner")}
+            search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, **tools)
             command(goals=goals, search=search, **options)
 
     return wrapped

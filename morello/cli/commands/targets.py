@@ -25,17 +25,14 @@ class Targets(click.Group):
     """The subcommands; any other word is the name of a target to describe."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        return super().get_command(ctx, cmd_name) or click.Command(
-            cmd_name, params=[_json()], callback=partial(_describe, cmd_name), help=f"Describe the target {cmd_name}."
+        described = click.Command(
+            cmd_name, callback=partial(_describe, cmd_name), help=f"Describe the target {cmd_name}."
         )
+        return super().get_command(ctx, cmd_name) or json_option(described)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return completions of a subcommand, an option or a target."""
         return [*super().shell_complete(ctx, incomplete), *complete_targets(ctx, self.params[0], incomplete)]
-
-
-def _json() -> click.Option:
-    return click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
 
 
 @click.group("targets", cls=Targets, invoke_without_command=True, subcommand_metavar="[NAME | COMMAND ...]")

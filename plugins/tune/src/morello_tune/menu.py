@@ -48,11 +48,8 @@ def menu_for(target: str, plugins: pluggy.PluginManager | None = None) -> Mappin
 
     Raises PluginError if an item of a plugin is not a MenuItem, or its name is taken.
     """
-    own, lineage, manager = (
-        {one.name: one for one in STANDARD},
-        installed().lineage(target),
-        plugins or installed_plugins(),
-    )
+    own = {one.name: one for one in STANDARD}
+    lineage, manager = installed().lineage(target), plugins or installed_plugins()
     return {**own, **contributions(manager, "morello_optimization_menu", lineage, MenuItem, own)}
 
 

@@ -37,12 +37,8 @@ def proposers_for(target: str, plugins: pluggy.PluginManager | None = None) -> M
     Raises PluginError if a proposer of a plugin is not a Proposer, or its name is taken.
     """
     own = {one.name: one for one in STANDARD}
-    return {
-        **own,
-        **contributions(
-            plugins or installed_plugins(), "morello_proposers", installed().lineage(target), Proposer, own
-        ),
-    }
+    lineage, manager = installed().lineage(target), plugins or installed_plugins()
+    return {**own, **contributions(manager, "morello_proposers", lineage, Proposer, own)}
 
 
 def proposer(name: str | Proposer, target: str) -> Proposer:
