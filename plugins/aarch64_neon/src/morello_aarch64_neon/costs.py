@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from typing import TypeAlias
 
 import attrs
+import numpy as np
 from morello_vectors import core, tile_tables
 from morello_vectors.multiply_add import MultiplyAdd
 from morello_vectors.tile_code import MANY_STEPS, parts_of
@@ -59,6 +61,8 @@ _V1: Mapping[str, tuple[int, int, int]] = {
     "Pairs": (250, 250, 33),
     "F64": (200, 25, 33),
 }
+#: Rows and vectors of a tile, and in hundredths of a cycle what limits a step: latency, instructions, and loads.
+_Limited: TypeAlias = tuple[tuple[int, int], tuple[int, int, int]]
 #: What a vector that is not full takes more, in hundredths of a cycle: it is loaded in up to three pieces.
 _TAIL = 100
 #: A row of `Lines` for each of L1, L2, L3 and GL. Prefetchers hide latencies, so that a line takes its share of
@@ -73,25 +77,35 @@ def _tables(limits: Mapping[str, tuple[int, int, int]], lines: Rows) -> Tables:
         (*FAMILIES, *MATRIX_FAMILIES),
         lambda adds, size: (*limits[adds.name], _TAIL),
         lines,
-        lambda adds, size: tuple(_tiles(adds, *limits[adds.name], issue)),
+        lambda adds, size: _tiles(adds, *limits[adds.name], issue),
     )
 
 
-def _tiles(adds: MultiplyAdd, latency: int, add: int, load: int, issue: int) -> Iterator[tuple[int, ...]]:
-    """Yield the costs of a family's tiles. To start, they take for each vector of sums what they do on Zen 5.
+def _tiles(adds: MultiplyAdd, latency: int, add: int, load: int, issue: int) -> Rows:
+    """Return the costs of a family's tiles. To start, they take for each vector of sums what they do on Zen 5.
 
     Blocks of two rows and columns take two tenths of a cycle more, for what puts them in the order of memory.
+    """
+    limited = _of_matrices if isinstance(adds, MatrixAdd) else _of_vectors
+    tiles, limits = zip(*limited(adds, latency, add, load, issue), strict=True)
+    steps = np.rint(smooth_maximum(*np.array(limits).T)).astype(np.int64).tolist()
+    start, zero = (7, 3) if isinstance(adds, MatrixAdd) else (5, 1)
+    return tuple((m, n, step, start * m * n, zero * m * n) for (m, n), step in zip(tiles, steps, strict=True))
+
+
+def _of_matrices(adds: MultiplyAdd, latency: int, add: int, load: int, issue: int) -> Iterator[_Limited]:
+    """Yield tiles of blocks of sums, and what limits their steps: a vector instruction puts two rows together."""
+    for rows, vectors in product(range(2, 15, 2), range(1, 11)):
+        if registers(rows, vectors) <= REGISTERS:
+            yield (rows, vectors), (latency, add * rows * vectors + issue * rows // 2, load * (rows + 2 * vectors))
+
+
+def _of_vectors(adds: MultiplyAdd, latency: int, add: int, load: int, issue: int) -> Iterator[_Limited]:
+    """Yield tiles of vectors of sums, and what limits their steps.
 
     Where multiply-adds take elements of vectors of the left-hand side, one load is for several steps or rows; elsewhere
     each value takes a load that repeats it, which is a vector instruction too.
     """
-    if isinstance(adds, MatrixAdd):
-        for rows, vectors in product(range(2, 15, 2), range(1, 11)):
-            if registers(rows, vectors) <= REGISTERS:
-                # Two rows are put together by a vector instruction.
-                limits = latency, add * rows * vectors + issue * rows // 2, load * (rows + 2 * vectors)
-                yield rows, vectors, round(float(smooth_maximum(*limits))), 7 * rows * vectors, rows * vectors * 3
-        return
     lanes = adds.in_lanes(SIZE, [by_name(one) for one in adds.types[0]])
     for rows, vectors in product(range(1, 15), range(1, 11)):
         sums = rows * vectors
@@ -101,8 +115,7 @@ def _tiles(adds: MultiplyAdd, latency: int, add: int, load: int, issue: int) -> 
         elements = lanes.elements((parts * rows + 1) * vectors + adds.temporaries + rows)
         each, repeated = (elements, 0) if elements else (1, rows)
         limits = latency // parts, add * sums + issue * repeated, load * vectors + load * rows // each
-        step = smooth_maximum(*limits)
-        yield rows, vectors, round(float(step)), 5 * sums, sums
+        yield (rows, vectors), limits
 
 
 TABLES = _tables(_A76, _LINES)

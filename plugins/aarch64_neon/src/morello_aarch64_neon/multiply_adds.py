@@ -83,8 +83,7 @@ class NeonLanes(Lanes):
 
 def _by_element(adds: MultiplyAdd, by_element: str) -> NeonMultiplyAdd:
     """Return a multiply-add of GNU C that also takes elements."""
-    fields: dict[str, Any] = {field.name: getattr(adds, field.name) for field in attrs.fields(MultiplyAdd)}
-    fields |= {"lanes": NeonLanes, "by_element": by_element}
+    fields: dict[str, Any] = attrs.asdict(adds, recurse=False) | {"lanes": NeonLanes, "by_element": by_element}
     return NeonMultiplyAdd(**fields)
 
 
