@@ -41,17 +41,12 @@ def whole(spec: LogicalSpec) -> TensorSpec:
 def width(spec: LogicalSpec, widest: int) -> int:
     """Return values per vector: those of the vector registers, or of vectors of `widest` bytes without these."""
     sizes = [state.vector for state in spec.states if state.vector]
-    return sizes[0] if sizes else widest // lane_type(spec.states[-1].dtype).bytes
-
-
-def lane_type(dtype: DType) -> DType:
-    """Return the type that a lane holds while something is computed for values of a type."""
-    return dtype.wide
+    return sizes[0] if sizes else widest // spec.states[-1].dtype.wide.bytes
 
 
 def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
     """Return True if all operands can be in lanes of one type, in vectors with equally many values."""
-    kinds = {lane_type(state.dtype) for state in spec.states}
+    kinds = {state.dtype.wide for state in spec.states}
     counts = {state.vector for state in spec.states if state.vector}
     return (
         len(kinds) == 1 and len(counts) < 2 and all(count * kind.bytes <= widest for count in counts for kind in kinds)
@@ -106,7 +101,7 @@ class Place:
     @property
     def dtype(self) -> DType:
         """Return the type of lanes."""
-        return lane_type(self.site.spec.states[-1].dtype)
+        return self.site.spec.states[-1].dtype.wide
 
     def read(self, index: int, fill: float | int = 0) -> str:
         """Return the C expression of an operand's vector; lanes that do not count are `fill`."""
@@ -120,13 +115,13 @@ class Place:
             value = load_rest(self.site, dtype, self.values, self._address(index), self.rest, fill)
         else:
             value = f"{self.site.load(dtype, self.values)}({self._address(index)})"
-        return vector_as(self.site, value, dtype, lane_type(dtype), self.values)
+        return vector_as(self.site, value, dtype, dtype.wide, self.values)
 
     def write(self, index: int, value: str) -> None:
         """Set an operand's vector."""
         operand = self.site.operand(index)
         dtype = operand.tensor.state.dtype
-        value = vector_as(self.site, value, lane_type(dtype), dtype, self.values)
+        value = vector_as(self.site, value, dtype.wide, dtype, self.values)
         if operand.in_registers:
             self.line(f"{operand.register(int(self.at))} = {value};")
         elif self.rest:
@@ -259,7 +254,7 @@ def _pointer(site: KernelSite, index: int) -> str:
 def splat(site: KernelSite, operand: OperandSite, values: int) -> str:
     """Return a C variable with a single value of an operand in all lanes."""
     dtype = operand.tensor.state.dtype
-    name, lane = site.fresh(f"{operand.name}_all"), lane_type(dtype)
+    name, lane = site.fresh(f"{operand.name}_all"), dtype.wide
     value = scalar_as(site, operand.scalar(), dtype, lane)
     site.line(f"    const {site.vector_type(lane, values)} {name} = {repeat(site, lane, values)}({value});")
     return name

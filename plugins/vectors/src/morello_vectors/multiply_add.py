@@ -152,7 +152,8 @@ class Lanes:
     def elements(self, needed: int) -> int:
         """Return how many values of the left-hand side a vector holds of which a multiply-add takes one.
 
-        It is 0 if each is repeated in a vector of its own instead, as where a tile then needs too many registers.
+        It is 0 if each is repeated in a vector of its own instead, as where a tile then needs too many registers. A
+        class where it is not 0 overrides `load_elements` and `add_element`, which GNU C lacks.
         """
         return 0
 

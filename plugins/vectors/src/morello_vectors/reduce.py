@@ -22,7 +22,6 @@ from morello_vectors.lanes import (
     conversions,
     fit_lanes,
     in_lanes,
-    lane_type,
     lanewise,
     places,
     repeat,
@@ -79,7 +78,7 @@ def fold(
 
     Two factors are a term of a sum of f32: not all compilers contract a product and a sum in different statements.
     """
-    dtype = lane_type(site.spec.states[operands[0]].dtype)
+    dtype = site.spec.states[operands[0]].dtype.wide
     kind = site.vector_type(dtype, values)
     count = int(site.operand(operands[0]).tensor.volume) // values
     in_registers = any(site.operand(index).in_registers for index in operands)
@@ -153,7 +152,7 @@ def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], resul
 
 def _to_value(widest: int):
     def emit(site: KernelSite) -> None:
-        dtype, combining = lane_type(site.spec.states[1].dtype), _combining(site)
+        dtype, combining = site.spec.states[1].dtype.wide, _combining(site)
         fill = neutral(combining, dtype)
         site.line("{")
         value = fold(site, combining, width(site.spec, widest), (0,), lambda place: place.read(0, fill))
