@@ -264,7 +264,7 @@ class Registry:
             if not isinstance(part, TargetPlugin):
                 raise _fault(plugin, f"morello_plugin returns morello.plugins.TargetPlugin objects, not {part!r}")
             if sum(one is not None for one in (part.info, part.extends, part.derives)) != 1:
-                raise _fault(plugin, "a TargetPlugin has either `info`, for its own target, or `extends`")
+                raise _fault(plugin, "a TargetPlugin has one of `info`, for its own target, `extends` and `derives`")
             if part.extends is not None:
                 continue
             if part.info is not None and not isinstance(part.info, TargetInfo):

@@ -31,6 +31,7 @@ from morello.plugins import (
     TargetPlugin,
     UnrollAndJam,
     Weights,
+    derive,
     hookimpl,
 )
 from morello.plugins.registry import Registry
@@ -236,12 +237,16 @@ def test_a_field_that_holds_no_sequence_names_its_plugin(field: str) -> None:
 @pytest.mark.parametrize(
     ("declaration", "rule"),
     [
-        (TargetPlugin(), "has either `info`, for its own target, or `extends`"),
-        (TargetPlugin(info=INFO, extends="tiny"), "has either `info`, for its own target, or `extends`"),
+        (TargetPlugin(), "has one of `info`, for its own target, `extends` and `derives`"),
+        (TargetPlugin(info=INFO, extends="tiny"), "has one of `info`, for its own target, `extends` and `derives`"),
+        (
+            attrs.evolve(derive("tiny", name="small"), extends="tiny"),
+            "has one of `info`, for its own target, `extends` and `derives`",
+        ),
         (TargetPlugin(info="tiny"), "`info` is a morello.plugins.TargetInfo, not 'tiny'"),  # pyright: ignore
         ("tiny", "morello_plugin returns morello.plugins.TargetPlugin objects, not 't"),
     ],
-    ids=["neither", "both", "info", "text"],
+    ids=["none", "two", "derived", "info", "text"],
 )
 def test_a_declaration_is_of_one_target(declaration: Any, rule: str) -> None:
     with pytest.raises(PluginError) as raised:
