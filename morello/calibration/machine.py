@@ -24,7 +24,7 @@ from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied
 from morello.plugins.profile_choice import ProfileLike, microarchitectures
 from morello.plugins.registry import Registry, installed
-from morello.run.runner import find_runner
+from morello.run.runner import find_runner, is_native
 
 #: Approximate limits of the time, in seconds.
 _LONGEST, _QUICKEST = 150, 30
@@ -192,13 +192,7 @@ def _check_here(info: TargetInfo) -> None:
 
 def _only_target(registry: Registry) -> str:
     """Return the only target that this machine can measure. Raises MorelloError if there is not exactly one."""
-    able = [
-        name
-        for name in registry.names
-        if _clock(registry, name)
-        and not is_foreign(info := registry.target(name).info)
-        and not missing_features(info.cpu_features)
-    ]
+    able = [name for name in registry.names if _clock(registry, name) and is_native(registry.target(name).info)]
     if len(able) != 1:
         names = ", ".join(able) or "none"
         raise MorelloError(f"targets that can be measured here are {names}", "choose one with --target NAME")

@@ -71,6 +71,11 @@ def find_runner(info: TargetInfo, command: str | None = None) -> Runner | None:
     return next((Runner(tuple(words)) for words in installed if shutil.which(words[0])), None)
 
 
+def is_native(info: TargetInfo) -> bool:
+    """Return whether programs of a target run on this machine without a runner."""
+    return not is_foreign(info) and not missing_features(info.cpu_features)
+
+
 def missing_here(info: TargetInfo, features: Iterable[str], command: str | None = None) -> list[str]:
     """Return the CPU features that programs of a target need, with these `features`, and this machine lacks.
 

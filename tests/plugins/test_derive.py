@@ -11,6 +11,7 @@ import pytest
 
 from morello import api
 from morello.api.functions.calls import host_target
+from morello.build.toolchain import architecture
 from morello.db.fingerprint import fingerprint
 from morello.errors import MorelloError, PluginError
 from morello.ir.impl import cost_and_peak
@@ -123,6 +124,18 @@ def test_functions_on_arrays_use_a_derived_target_by_name_only(monkeypatch: pyte
     registry = Registry.of(reference_c=reference_c, a_variant=derive("reference_c", name="a_variant"))
     monkeypatch.setattr("morello.api.functions.calls.installed", lambda: registry)
     assert registry.names == ["a_variant", "reference_c"]
+    assert host_target.__wrapped__().name == "reference_c"
+
+
+def test_functions_on_arrays_use_no_target_of_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    from morello_reference_c import plugin as reference_c
+
+    triple = "riscv64-linux-musl" if architecture("") != "riscv64" else "aarch64-linux-musl"
+    own = reference_c.morello_plugin()
+    foreign = attrs.evolve(own, info=attrs.evolve(own.info, name="a_foreign", triple=triple))
+    registry = Registry.of(reference_c=reference_c, a_foreign=foreign)
+    monkeypatch.setattr("morello.api.functions.calls.installed", lambda: registry)
+    assert registry.names == ["a_foreign", "reference_c"]
     assert host_target.__wrapped__().name == "reference_c"
 
 

@@ -30,9 +30,8 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from morello.build.toolchain import is_foreign
-from morello.host import missing_features
 from morello.plugins.registry import installed
+from morello.run.runner import is_native
 from tools.children import forked
 from tools.fuzz.examine import (
     EQUAL,
@@ -219,8 +218,7 @@ def _ending(code: int | None) -> str:
 
 def _native() -> list[str]:
     """Return the installed targets whose programs run on this machine."""
-    infos = [installed().target(name).info for name in sorted(installed().names)]
-    return [info.name for info in infos if not is_foreign(info) and not missing_features(info.cpu_features)]
+    return [name for name in sorted(installed().names) if is_native(installed().target(name).info)]
 
 
 def _chunks(options: argparse.Namespace) -> list[Chunk]:

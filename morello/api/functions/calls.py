@@ -18,7 +18,7 @@ from morello.api.functions.views import COPY, ArrayView, Steps, back, through
 from morello.api.goals import Goal
 from morello.api.kernel import CheckedCall, Kernel, exported
 from morello.errors import ArgumentError, MorelloError, suggestion
-from morello.host import NATIVE, missing_features
+from morello.host import NATIVE
 from morello.ir.ops import Operation
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
@@ -26,6 +26,7 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Listener
 from morello.run.dlpack import detached, to_library_of
+from morello.run.runner import is_native
 from morello.search.budget import SearchBudget
 
 
@@ -360,7 +361,7 @@ def host_target(cpu: str = NATIVE) -> Target:
     """
     registry = installed()
     targets = [registry.target(name) for name in registry.names if registry.base_of(name) is None]
-    able = [target for target in targets if not missing_features(target.info.cpu_features)]
+    able = [target for target in targets if is_native(target.info)]
     if not able:
         names = ", ".join(target.name for target in targets) or "none"
         raise MorelloError(f"no target for this machine's CPU is installed; there are {names}", "install one for it")
