@@ -57,6 +57,7 @@ def checks() -> list[Any]:
     ]
 
 
+@needs_avx512
 @pytest.mark.slow
 @pytest.mark.parametrize("check", checks())
 def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
