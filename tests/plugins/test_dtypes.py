@@ -53,7 +53,7 @@ def test_specs_and_labels_have_them(target: Target) -> None:
     written = labels.write(spec.logical)
     assert labels.read(written, target.operations, target.dtypes).states == spec.logical.states
     with pytest.raises(MorelloError, match="unknown data type 'f8e4m3'"):
-        labels.read(written, target.operations)
+        labels.read(written, target.operations, BY_NAME)
     plain = installed().target("reference_c")
     with pytest.raises(SourceError, match="unknown data type 'f8e4m3'"):
         parse_spec(TEXT, plain)
