@@ -50,10 +50,10 @@ def test_each_registry_has_its_own(targets: tuple[Target, Target], plugins: tupl
         assert target.operations["Twist"] is plugin.op
         assert parse_spec(show_spec(spec, target), target) == spec
         written = labels.write(spec.logical)
-        again = labels.read(written, target.operations)
+        again = labels.read(written, target.operations, target.dtypes)
         assert attrs.evolve(again, shape=spec.shape) == spec.logical
         with pytest.raises(MorelloError, match="unknown operation 'Twist'"):
-            labels.read(written, BY_NAME)
+            labels.read(written, BY_NAME, target.dtypes)
 
 
 @pytest.mark.slow
