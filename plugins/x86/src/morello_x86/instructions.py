@@ -13,7 +13,6 @@ from morello_x86.kernels import shuffles
 from morello_x86.kernels.spelling import INTEGER_VECTOR, PREFIX, SUFFIX
 
 _INTEL = {
-    "add": "add_ps",
     "fma": "fmadd_ps",
     "fms": "fmsub_ps",
     "max": "max_ps",
