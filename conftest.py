@@ -22,8 +22,9 @@ from morello.plugins.registry import Registry, installed
 from morello.run.arrays import empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 from tools.fixtures import cli, isolated, make, refused, runnable, write
+from tools.postgres import postgres, postgres_server
 
-__all__ = ["cli", "isolated", "make", "refused", "runnable", "write"]
+__all__ = ["cli", "isolated", "make", "postgres", "postgres_server", "refused", "runnable", "write"]
 
 # The same examples are drawn every time, so that tests fail for a change and not by chance.
 # `pytest --hypothesis-profile varied` draws others.
@@ -48,10 +49,13 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long tests first, so that no worker is left with one of them when the others are done.
 
-    Where a test is run with each compiler, all but the first are for the full run.
+    Where a test is run with each compiler, all but the first are for the full run. One worker runs the tests with
+    a server.
     """
     first = available_compilers()[:1]
     for item in items:
+        if "postgres_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("postgres"))
         call = getattr(item, "callspec", None)
         compilers = [one for one in call.params.values() if isinstance(one, Compiler)] if call else []
         if compilers and compilers != first:
