@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -155,7 +154,7 @@ class SearchDisplay(Display):
     None without one. The message of Ctrl-C names both.
     """
 
-    def __init__(self, name: str, before: int, kept: Path | None = None):
+    def __init__(self, name: str, before: int, kept: str | None = None):
         super().__init__()
         self.name = name
         self.solved = 0
@@ -178,7 +177,7 @@ class SearchDisplay(Display):
 
 @contextmanager
 def subscribe(
-    listener: Listener, name: str, before: int, kept: Path | None
+    listener: Listener, name: str, before: int, kept: str | None
 ) -> Iterator[Callable[[Progress], None] | None]:
     """Yield the function that search calls with progress; None for none.
 
@@ -227,10 +226,10 @@ def short(number: int) -> str:
     return f"{number / 1000**power:.4g}{_UNITS[power]}"
 
 
-def kept_in(path: Path | None, interrupt: KeyboardInterrupt) -> str:
-    """Return the end of the message of Ctrl-C: whether results are stored in the database at `path`."""
-    if path is None:
+def kept_in(place: str | None, interrupt: KeyboardInterrupt) -> str:
+    """Return the end of the message of Ctrl-C: whether results are stored in the database at a path or address."""
+    if place is None:
         return ""
     if isinstance(interrupt.__context__, KeyboardInterrupt):
-        return f"; not all of it is stored in {path}, as saving was interrupted too"
-    return f"; solved Specs are stored in {path}, and the next run continues from there"
+        return f"; not all of it is stored in {place}, as saving was interrupted too"
+    return f"; solved Specs are stored in {place}, and the next run continues from there"

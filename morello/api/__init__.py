@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         targets_of,
     )
     from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
-    from morello.api.goals import Goal, Layouts
+    from morello.api.goals import Goal, Layouts, prepare
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
     from morello.api.parallel import synthesize_all
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from morello.calibration.machine import Calibration, calibrate_target
     from morello.codegen.library import check_names
     from morello.codegen.threads import MAX_THREADS
-    from morello.db.default import database, default_path
+    from morello.db.default import database, default_place, open_store
     from morello.db.export_import import export_lines, import_tables
     from morello.db.maintenance import Difference, damage, differences, prune, recompute
     from morello.db.store import SpecStore
@@ -57,7 +57,7 @@ _NAMES = {
     "morello.api.databases": "DatabaseStats TablePlane database_stats drop_measured largest_tables "
     "measured_programs open_database outdated read_source table_plane targets_of",
     "morello.api.functions": "attention conv2d einsum gelu layer_norm matmul softmax",
-    "morello.api.goals": "Goal Layouts",
+    "morello.api.goals": "Goal Layouts prepare",
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
     "morello.api.parallel": "synthesize_all",
@@ -73,7 +73,7 @@ _NAMES = {
     "morello.calibration.machine": "Calibration calibrate_target",
     "morello.codegen.library": "check_names",
     "morello.codegen.threads": "MAX_THREADS",
-    "morello.db.default": "database default_path",
+    "morello.db.default": "database default_place open_store",
     "morello.db.export_import": "export_lines import_tables",
     "morello.db.maintenance": "Difference damage differences prune recompute",
     "morello.db.store": "SpecStore",

@@ -14,7 +14,7 @@ import numpy as np
 from morello.db import maintenance, measured
 from morello.db.answers import AnswerKind, Ints
 from morello.db.boxes import to_limits, to_sizes
-from morello.db.default import default_path
+from morello.db.default import default_place, is_address, open_store
 from morello.db.export_import import import_lines
 from morello.db.fingerprint import fingerprint
 from morello.db.labels import read
@@ -32,13 +32,16 @@ from morello.untrusted import read_lines
 
 
 def open_database(file: str, *, new: bool = False) -> SpecStore:
-    """Return the database in a file, or the `default` one.
+    """Return the database in a file or at an address, or the `default` one.
 
-    Raises MorelloError if it does not exist, unless it may be `new`, and if the default one is switched off.
+    Raises MorelloError if the file does not exist, unless it may be `new`, and if the default one is switched off.
     """
-    path = default_path() if file == "default" else Path(file)
-    if path is None:
+    place = default_place() if file == "default" else file
+    if place is None:
         raise MorelloError("the default database is switched off", "unset MORELLO_DB, or give a path")
+    if is_address(place):
+        return open_store(place)
+    path = Path(place)
     if file == "default" and new:
         make_private(path.parent)
     if not new and not path.exists():
@@ -65,7 +68,7 @@ def targets_of(store: SpecStore, *, strict: bool = False) -> list[Target]:
     Faulty ones are skipped with a warning, or raise PluginError.
     """
     found = all_targets(strict=strict)
-    for name in maintenance.target_names(store):
+    for name in maintenance.target_names(store.whole()):
         narrow = name.removesuffix(f" {AllowedSteps(all_layouts=True)}")
         target, _, steps = narrow.partition(" without ")
         without = tuple(steps.strip("[]").split(", ")) if steps else ()
@@ -81,7 +84,7 @@ class DatabaseStats:
     `current` are the fingerprints of installed targets as they are now.
     """
 
-    path: Path
+    name: str
     bytes: int
     summaries: list[Summary]
     current: frozenset[str]
@@ -93,35 +96,37 @@ class DatabaseStats:
             {**attrs.asdict(one), "current": one.fingerprint in self.current, "specs": one.specs}
             for one in self.summaries
         ]
-        return {"file": str(self.path), "bytes": self.bytes, "fingerprints": rows, "measured": self.measured}
+        return {"file": self.name, "bytes": self.bytes, "fingerprints": rows, "measured": self.measured}
 
 
 def database_stats(store: SpecStore) -> DatabaseStats:
     """Return the counts of a database's contents."""
-    found = maintenance.summaries(store)
-    current = frozenset(map(fingerprint, targets_of(store))) if found else frozenset[str]()
-    return DatabaseStats(store.path, store.file.size(), found, current, measured.counts(store.file))
+    whole = store.whole()
+    found = maintenance.summaries(whole)
+    current = frozenset(map(fingerprint, targets_of(whole))) if found else frozenset[str]()
+    return DatabaseStats(store.name, store.size(), found, current, measured.counts(whole.file))
 
 
 def largest_tables(store: SpecStore) -> list[AnswerTable]:
     """Return all tables, those with the most rectangles first."""
-    return sorted(store.tables(), key=lambda one: -len(one.boxes))
+    return sorted(store.whole().tables(), key=lambda one: -len(one.boxes))
 
 
 def measured_programs(store: SpecStore) -> list[tuple[str, str, Measured]]:
     """Return the measured programs with the name of their target and the text of their Spec."""
-    return [(name, *one) for name in measured.counts(store.file) for one in measured.specs(store.file, name)]
+    file = store.whole().file
+    return [(name, *one) for name in measured.counts(file) for one in measured.specs(file, name)]
 
 
 def drop_measured(store: SpecStore) -> int:
     """Drop all measured programs; return their number."""
-    return measured.drop(store.file)
+    return store.drop_measured()
 
 
 def read_source(source: str) -> Iterable[AnswerTable]:
-    """Return the tables of a database or an exported one, by path; `-` is standard input. Raises MorelloError."""
-    if source == "default" or _is_sqlite(Path(source)):
-        store = open_database(source)
+    """Return the tables of a database or an exported one, by path or address; `-` is standard input. Raises MorelloError."""
+    if source == "default" or is_address(source) or _is_sqlite(Path(source)):
+        store = open_database(source).whole()
         store.file.check()
         return store.tables()
     lines = read_lines(source, "give a file that `morello db export` wrote, or the database itself")
@@ -148,7 +153,7 @@ def outdated(store: SpecStore) -> tuple[list[Summary], list[Summary]]:
             f"plugins are disabled, so the answers of their targets cannot be identified: {', '.join(disabled)}",
             "`morello targets` lists the reasons: repair or uninstall them",
         )
-    current, found = {*map(fingerprint, targets)}, maintenance.summaries(store)
+    current, found = {*map(fingerprint, targets)}, maintenance.summaries(store.whole())
     return (
         [one for one in found if one.fingerprint not in current],
         [one for one in found if one.fingerprint in current],

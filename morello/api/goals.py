@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -250,8 +251,10 @@ class Goal:
         def find(spec: Spec, allowed: AllowedSteps) -> Impl:
             check_layouts(spec, self.target, allowed)
             if store := db():
+                whole = confined(self.target, allowed)
+                store.prepare(whole, [spec])
                 stack.enter_context(store.snapshot())
-                if known := store.program(confined(self.target, allowed), spec):
+                if known := store.program(whole, spec):
                     return known
             try:
                 return search_in(store, spec, allowed)
@@ -358,7 +361,7 @@ class Goal:
         `using`, `without` and `layouts` are those of `allowing`.
         """
         goal, store = self.allowing(using, without, layouts), database(db)
-        with subscribe(progress, self.name, self.searches.solved(store), store.path if store else None) as listener:
+        with subscribe(progress, self.name, self.searches.solved(store), store.name if store else None) as listener:
             return goal._applied((Synthesize(),), lambda: store, listener, budget)
 
     def _step(self, step: Rewrite) -> Goal:
@@ -368,6 +371,17 @@ class Goal:
                 f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
             )
         return self.apply((step,))
+
+
+def prepare(goals: Iterable[Goal], db: SpecStore | None) -> None:
+    """Let a database get what may help to solve the open Specs of goals, before the first snapshot of it."""
+    open_specs: dict[Target, list[Spec]] = defaultdict(list)
+    for goal in goals if db else ():
+        for leaf in leaves(goal.impl):
+            open_specs[confined(goal.target, leaf.allowed)].append(leaf.spec)
+    for target, specs in open_specs.items():
+        assert db
+        db.prepare(target, specs)
 
 
 def warn_of_memory(name: str) -> None:

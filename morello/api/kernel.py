@@ -388,7 +388,7 @@ class Kernel:
         goal, store = self.goal, database(db) if runner_ups else None
         found: RunnerUps | None = None
         if runner_ups and self.low >= self.cost:
-            before, kept = goal.searches.solved(store), store.path if store else None
+            before, kept = goal.searches.solved(store), store.name if store else None
             with subscribe(progress, f"runner-ups of {goal.name}", before, kept) as listener:
 
                 def best(spec: Spec, allowed: AllowedSteps) -> tuple[RunnerUp, ...]:

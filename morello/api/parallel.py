@@ -14,7 +14,7 @@ from multiprocessing.synchronize import Semaphore
 
 import attrs
 
-from morello.api.goals import Goal, warn_of_memory
+from morello.api.goals import Goal, prepare, warn_of_memory
 from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
@@ -35,6 +35,7 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
     jobs = min(jobs, len(goals))
     for goal in goals:
         goal.searches.expect(leaves(goal.impl))
+    prepare(goals, db)
     if jobs == 1:
         return [*goals]
     if budget.memory is not None:
@@ -65,7 +66,7 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
 
 def _source(db: SpecStore | None) -> DatabaseLike:
     """Return what opens a database in another process, where failures of the default one are warnings, too."""
-    return False if db is None or db.failed else None if db.tolerant else db.path
+    return False if db is None or db.failed else None if db.tolerant else db.address
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from morello.api.goals import Goal, Layouts
+from morello.api.goals import Goal, Layouts, prepare
 from morello.api.kernel import Kernel
 from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
@@ -130,6 +130,7 @@ def compile(
 
 def tuned(goal: Goal, db: SpecStore | None, cc: str | None = None, runner: str | None = None) -> Goal:
     """Return a goal with the program that `tune` measured to be the fastest on such a machine, if there is one."""
+    prepare([goal], db)
     return installed().recorded_program(goal, db, cc, runner) or goal
 
 

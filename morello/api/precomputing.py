@@ -120,6 +120,7 @@ class Precomputation(Display):
 
     def run(self, specs: Sequence[Spec]) -> None:
         """Solve Specs. Raises MorelloError if answers cannot be stored."""
+        self.store.prepare(self.target, specs)
         todo = [spec for spec in specs if not self._answered(spec)]
         self.count, self.known = len(specs), len(specs) - len(todo)
         with warnings.catch_warnings():
@@ -176,13 +177,13 @@ class Precomputation(Display):
         """Return the counts in one line."""
         none = f" ({self.impossible:,} without a program)" if self.impossible else ""
         return (
-            f"{self.store.path}: {self.count:,} Specs, {self.known:,} solved before, "
+            f"{self.store.name}: {self.count:,} Specs, {self.known:,} solved before, "
             f"{self.done:,} now{none}, in {self.seconds:.1f} s"
         )
 
     def interrupted(self, error: KeyboardInterrupt) -> str:
         done = f"{self.known + self.done:,} of {self.count:,} goals are done"
-        return f"interrupted: {done}{kept_in(self.store.path, error)}"
+        return f"interrupted: {done}{kept_in(self.store.name, error)}"
 
 
 def batches(specs: Sequence[Spec]) -> Iterator[list[Spec]]:

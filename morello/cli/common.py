@@ -224,8 +224,8 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         "--db",
         metavar="PATH",
         type=PATH,
-        help="Store solved Specs in this file; created if needed. By default that in MORELLO_DB, else one in "
-        "the user's cache directory.",
+        help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
+        "MORELLO_DB, else a file in the user's cache directory.",
     )
     @click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off.")
     @_budget_options
@@ -241,10 +241,11 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         texts = files.texts()
         with crash.context(file="\n".join(texts.values())):
             goals = files.goals(texts)
-            store = None if no_db else api.SpecStore(db) if db else api.database(None)
+            store = None if no_db else api.open_store(db) if db else api.database(None)
             measured = not options.pop("no_measured", True)
             tools = {name: options.pop(name, None) for name in ("cc", "runner")}
             search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, **tools)
+            api.prepare(goals, search.db)
             command(goals=goals, search=search, **options)
 
     return wrapped

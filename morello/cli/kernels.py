@@ -85,7 +85,7 @@ def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:
     if db:
         click.get_current_context().with_resource(db.snapshot())
     with (
-        SearchDisplay(goal.name, before, db.path if db else None) as display,
+        SearchDisplay(goal.name, before, db.name if db else None) as display,
         named_after(goal),
         crash.context(spec=lambda: goal.spec_file, target=goal.target.label),
     ):

@@ -12,7 +12,6 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.db import program_texts
 from morello.db.answers import LARGEST_COST, AnswerBlock, AnswerKind
 from morello.db.boxes import of_limits, of_sizes, volumes
 from morello.db.store import SpecStore
@@ -87,10 +86,10 @@ class DatabaseCache:
     def store_incumbent(self, found: Incumbent) -> None:
         """Store a program whose optimality is unproven, unless its bound may rest on unverified answers."""
         if not self._unverified:
-            self._try(lambda: program_texts.store_incumbent(self.store.file, self._target, found))
+            self._try(lambda: self.store.store_incumbent(self._target, found))
 
     def drop_incumbent(self, spec: Spec) -> None:
-        self._try(lambda: program_texts.drop_incumbent(self.store.file, self._target, spec))
+        self._try(lambda: self.store.drop_incumbent(self._target, spec))
 
     def incumbent(self, spec: Spec) -> Incumbent | None:
         found = self.store.incumbent(self._target, spec)

@@ -270,20 +270,11 @@ def _replace(store: SpecStore, claims: Iterable[_Claim], right: Iterable[_Claim]
 def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[int, int]:
     """Delete the answers of all fingerprints but those of `targets`, and with `lower` all bounds and unproven programs.
 
-    Return the numbers of fingerprints and of rectangles that were deleted. The file is compacted.
+    Return the numbers of fingerprints and of rectangles that were deleted. Unused space is returned.
     """
     wanted = {fingerprint(target) for target in targets}
-    before = {one.fingerprint: one.rectangles for one in summaries(store)}
-    store.file.check()
-    with store.file.writing() as connection:
-        gone = [(key,) for key in before if key not in wanted]
-        connection.executemany("DELETE FROM tables WHERE fingerprint = ?", gone)
-        connection.executemany("DELETE FROM programs WHERE fingerprint = ?", gone)
-        if lower:
-            connection.execute("DELETE FROM programs WHERE fingerprint != ''")
-            rest = [attrs.evolve(one, boxes=one.boxes.take(one.boxes.settled)) for one in store.tables()]
-            write_tables(store.file, rest)
-        store.clear_cache()
-    after = sum(one.rectangles for one in summaries(store))
-    store.file.compact()
+    before = {one.fingerprint: one.rectangles for one in summaries(store.whole())}
+    gone = [key for key in before if key not in wanted]
+    store.drop(gone, lower=lower)
+    after = sum(one.rectangles for one in summaries(store.whole()))
     return len(gone), sum(before.values()) - after

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+import attrs
 import numpy as np
 
 from morello.db import measured
@@ -20,7 +21,7 @@ from morello.db.file import DatabaseFile
 from morello.db.fingerprint import fingerprint
 from morello.db.labels import write
 from morello.db.measured import MachineKind, Measured
-from morello.db.program_texts import find_incumbent
+from morello.db.program_texts import drop_incumbent, find_incumbent, store_incumbent
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.tables import AnswerTable, FingerprintedTarget, merged_tables, read_tables, table_of, write_tables
 from morello.errors import MorelloError, NotSaved
@@ -87,10 +88,12 @@ class SpecStore:
 
     May be used by several threads. Raises MorelloError for a file that cannot be used, here and in each method. In a
     `tolerant` store, the first error of a method is a NotSaved warning; it stores and finds nothing from then on.
+    `address` opens it in another process, `name` is its name in messages.
     """
 
     def __init__(self, path: str | Path, *, tolerant: bool = False):
         self.path, self.tolerant, self.failed = Path(path), tolerant, False
+        self.address = self.name = str(self.path)
         self.file = DatabaseFile(path)
         self._cache = _Cache()
 
@@ -102,6 +105,9 @@ class SpecStore:
     def clear_cache(self) -> None:
         """Drop the tables that this thread has read."""
         self._cache.clear((0, 0))
+
+    def prepare(self, target: Target, specs: Iterable[Spec]) -> None:
+        """Get what is stored elsewhere and may help to solve Specs. Called before a snapshot; a file has all."""
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -149,6 +155,32 @@ class SpecStore:
     def tables(self) -> Iterable[AnswerTable]:
         """Return all tables, by fingerprint and labels."""
         return read_tables(self.file)
+
+    def whole(self) -> SpecStore:
+        """Return a database of all answers that this one has or gets from elsewhere, to read them."""
+        return self
+
+    def size(self) -> int:
+        """Return the bytes that are stored."""
+        return self.file.size()
+
+    def drop(self, fingerprints: Iterable[str], *, lower: bool) -> None:
+        """Delete the answers of fingerprints, and with `lower` all bounds and unproven programs; return the space."""
+        self.file.check()
+        with self.file.writing() as connection:
+            gone = [(key,) for key in fingerprints]
+            connection.executemany("DELETE FROM tables WHERE fingerprint = ?", gone)
+            connection.executemany("DELETE FROM programs WHERE fingerprint = ?", gone)
+            if lower:
+                connection.execute("DELETE FROM programs WHERE fingerprint != ''")
+                rest = [attrs.evolve(one, boxes=one.boxes.take(one.boxes.settled)) for one in self.tables()]
+                write_tables(self.file, rest)
+            self.clear_cache()
+        self.file.compact()
+
+    def drop_measured(self) -> int:
+        """Drop all measured programs; return their number."""
+        return measured.drop(self.file)
 
     @_optional(list)
     def answers(self, target: Target, spec: Spec) -> list[SpecAnswer]:
@@ -235,6 +267,14 @@ class SpecStore:
         """Drop the program of a Spec that was measured on such a machine."""
         measured.drop(self.file, target.full_name, spec, machine)
 
+    def store_incumbent(self, target: Target, found: Incumbent) -> None:
+        """Store a program whose optimality is unproven, unless a cheaper one is stored."""
+        store_incumbent(self.file, target, found)
+
+    def drop_incumbent(self, target: Target, spec: Spec) -> None:
+        """Drop the unproven program of a Spec, which is solved."""
+        drop_incumbent(self.file, target, spec)
+
     def remember(self, target: Target, impl: Impl) -> None:
         """Store an optimal program: every Spec in it is solved."""
         self.add(target, solved_blocks(impl))
@@ -253,7 +293,7 @@ class SpecStore:
             lines.append(f"{table.labels}, {shape} within {limits}: {one} and {other}")
         count = f"{len(contradictions)}{' or more' * (len(contradictions) == MOST_PAIRS)}"
         return Conflict(
-            f"database {self.path}: {count} answers contradict others, so nothing was stored:\n  " + "\n  ".join(lines),
+            f"database {self.name}: {count} answers contradict others, so nothing was stored:\n  " + "\n  ".join(lines),
             "`morello db verify` checks each of the files",
         )
 

@@ -87,7 +87,7 @@ def test_every_phase_of_a_run_is_displayed(cli, write, runnable, monkeypatch) ->
 
 def test_interrupt_reports_saved_answers():
     def solve() -> None:
-        with SearchDisplay("one", 0, Path("solved.db")) as display:
+        with SearchDisplay("one", 0, "solved.db") as display:
             display(Progress(1234, 1.0))
             raise KeyboardInterrupt
 
@@ -104,7 +104,7 @@ def test_interrupt_without_a_database_promises_nothing():
 
 def test_interrupt_while_saving_is_reported():
     def solve() -> None:
-        with SearchDisplay("one", 0, Path("solved.db")):
+        with SearchDisplay("one", 0, "solved.db"):
             try:
                 raise KeyboardInterrupt
             finally:

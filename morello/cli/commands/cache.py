@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from morello import api
@@ -29,8 +31,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     _print_size(found)
     columns = [Column("kind"), Column("entries", number=True), Column("bytes", number=True)]
     print_table(columns, [(kind, f"{count:,}", f"{size:,}") for kind, (count, size) in found.kinds.items()])
-    database = api.default_path()
-    if database is not None and database.exists():
+    database = api.default_place()
+    if database is not None and Path(database).exists():
         click.echo(f"\nThe database {database} is separate: `morello db stats default`")
 
 

@@ -24,7 +24,7 @@ from morello.report.tables import Column, print_table
 def command() -> None:
     """Maintain databases of solved Specs.
 
-    FILE is a database; `default` stands for the one that commands use without --db.
+    FILE is a database, by its path or address; `default` stands for the one that commands use without --db.
     """
 
 
@@ -100,7 +100,7 @@ def stats(file: str, as_json: bool, listed: int, drawn: PlotOptions) -> None:
     if as_json:
         print_json(data)
         return
-    click.echo(f"{found.path}: {found.bytes:,} bytes")
+    click.echo(f"{found.name}: {found.bytes:,} bytes")
     if found.measured:
         words = ", ".join(f"{count} for {target}" for target, count in found.measured.items())
         click.echo(f"measured programs: {words}; see `morello db measured`")
@@ -140,7 +140,7 @@ def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
     columns = [Column("target"), Column("Spec", wraps=True), Column("machine", wraps=True), Column("gain", number=True)]
     print_table(columns, [(target, key, str(one.machine), f"{one.gain:.3f}") for target, key, one in found])
     if drop:
-        if not yes and not _agreed(f"\ndrop these from {store.path}?"):
+        if not yes and not _agreed(f"\ndrop these from {store.name}?"):
             click.echo("nothing was dropped")
             ctx.exit(1)
         click.echo(f"dropped {api.drop_measured(store):,} measured programs")
@@ -172,7 +172,11 @@ def verify(ctx: click.Context, file: str, drawn: SampleOptions, recompute: bool,
     """
     if limit is not None and not recompute:
         raise click.UsageError("--limit is an option of --recompute: give --recompute too")
-    store = _open(file)
+    opened = _open(file)
+    store = opened.whole()
+    if recompute and store is not opened:
+        hint = f"`morello db import FILE {opened.name}`, then verify FILE"
+        raise MorelloError(f"--recompute changes a file, and {opened.name} is none", hint)
     targets = api.targets_of(store)
     faults = [*api.damage(store, targets)]
     for fault in faults:
@@ -183,7 +187,7 @@ def verify(ctx: click.Context, file: str, drawn: SampleOptions, recompute: bool,
     if not recompute:
         solved, wrong = api.differences(store, targets, **attrs.asdict(drawn))
         _list_wrong(ctx, wrong, "delete the file: a faulty program wrote it")
-        click.echo(f"{store.path} is not damaged; {solved} of its answers were solved again, and are right")
+        click.echo(f"{store.name} is not damaged; {solved} of its answers were solved again, and are right")
         return
     with Spinner("proving unverified answers", "while proving; the answers proven so far are stored"):
         outcome = api.recompute(store, targets, limit=limit, points=drawn.points)
@@ -192,7 +196,7 @@ def verify(ctx: click.Context, file: str, drawn: SampleOptions, recompute: bool,
         words += (
             f"\n{outcome.left:,} are left: of other targets, of more than {drawn.points:,} points, or beyond --limit"
         )
-    click.echo(f"{store.path}: {words}", err=bool(outcome.wrong))
+    click.echo(f"{store.name}: {words}", err=bool(outcome.wrong))
     _list_wrong(ctx, outcome.wrong, "do not trust the file they were imported from")
 
 
@@ -210,7 +214,7 @@ def _list_wrong(ctx: click.Context, wrong: Sequence[api.Difference], hint: str) 
 def export(file: str, out: str | None) -> None:
     """Print FILE as text: JSON, a line for each rectangle, after a line for each fingerprint and each table."""
     # It reads the database until it is closed.
-    with closing(api.export_lines(_open(file))) as lines:
+    with closing(api.export_lines(_open(file).whole())) as lines:
         if out is None:
             for line in lines:
                 click.echo(line)
@@ -259,10 +263,10 @@ def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) 
     if dry_run:
         click.echo("nothing was dropped" if doomed else "there is nothing to drop")
         return
-    if doomed and not yes and not _agreed(f"\ndrop this from {store.path}?"):
+    if doomed and not yes and not _agreed(f"\ndrop this from {store.name}?"):
         click.echo("nothing was dropped")
         ctx.exit(1)
-    before = store.file.size()
+    before = store.size()
     fingerprints, boxes = api.prune(store, api.targets_of(store, strict=True), lower=lower)
-    sizes = f"{before:,} bytes became {store.file.size():,}"
+    sizes = f"{before:,} bytes became {store.size():,}"
     click.echo(f"dropped {fingerprints:,} fingerprints and {boxes:,} rectangles: {sizes}")

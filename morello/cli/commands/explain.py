@@ -152,7 +152,7 @@ def _kernels(goals: Sequence[api.Goal], as_json: bool) -> None:
 def _explained(made: SearchedKernel, db: api.SpecStore | None, runner_ups: int, noise: float) -> api.Explanation:
     """Explain a kernel with progress on stderr, its origin and its proof."""
     goal = made.kernel.goal
-    with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.solved(db), db.path if db else None) as display:
+    with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.solved(db), db.name if db else None) as display:
         explanation = made.kernel.explain(runner_ups, noise, db or False, display)
     return attrs.evolve(explanation, origin=made.story if made.cheapest else f"{made.story}; {made.proof}")
 

@@ -224,7 +224,7 @@ def _print(done: TuningResult, search: SearchOptions) -> None:
     rows += [f"{name:<8} {fact}" for name, fact in done.facts.items()]
     rows.append(f"cost     {start.built.cost:,} at the start, {best.built.cost:,} of the best, under the model")
     if done.improved and search.db:
-        rows.append(f"kept     as measured in {search.db.path}, which proves nothing of other programs")
+        rows.append(f"kept     as measured in {search.db.name}, which proves nothing of other programs")
     click.echo("\n".join(rows) + "\n")
     if done.items:
         columns = [Column(name, number=True) for name in ("samples", "measured", "kept", "gain", "best")]

@@ -11,7 +11,7 @@ import numpy as np
 
 from morello import api
 from morello.api.kernel import Kernel
-from morello.db.store import SpecStore
+from morello.db.default import open_store
 from morello.errors import NoImplementation
 from morello.run.arrays import empty, pack, unpack
 from morello.run.timing import FunctionTimer
@@ -24,7 +24,7 @@ class Ours:
 
     def __init__(self, target: str, database: str = ""):
         self._target = target
-        self._store = SpecStore(database) if database else None
+        self._store = open_store(database) if database else None
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         start = time.perf_counter()
