@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -51,7 +51,7 @@ def programs() -> Path | None:
     return max(folders, key=lambda folder: int(folder.parent.name), default=None)
 
 
-def _user() -> dict[str, Any]:
+def server_user() -> dict[str, Any]:
     """Return the options of subprocess for the server's user: this one, unless it is root."""
     if os.geteuid():
         return {}
@@ -87,7 +87,7 @@ class Server:
         # A server that is started keeps its standard output open, so that goes into a file.
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(
-                command, stdout=output, stderr=output, text=True, cwd="/", env=environment, **_user(), **options
+                command, stdout=output, stderr=output, text=True, cwd="/", env=environment, **server_user(), **options
             )
             output.seek(0)
             if done.returncode:
@@ -118,17 +118,18 @@ class Server:
 
     def kill9(self) -> None:
         """Kill all of its processes at once."""
-        parent = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-        pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
-        for process in (parent, *(child for child, of in pairs if of == parent)):
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        while Path(f"/proc/{parent}").exists():
+        lock = self.folder / "data" / "postmaster.pid"
+        parent = int(lock.read_text().split()[0])
+        pairs = [line.split() for line in _ps("-A", "-o", "pid=,ppid=")]
+        processes = [str(parent), *(child for child, of in pairs if of == str(parent))]
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+        while not all(state.startswith("Z") for state in _ps("-o", "stat=", "-p", ",".join(processes))):
             time.sleep(0.01)
-        (self.folder / "data" / "postmaster.pid").unlink()
+        # They name a process that is dead, but perhaps still listed, which PostgreSQL would take for a server.
+        for file in (lock, *self.folder.glob(".s.PGSQL.*.lock")):
+            file.unlink()
 
     def create_database(self) -> Server:
         """Return this server with a new database, in which no table is."""
@@ -141,23 +142,45 @@ class Server:
         key, certificate = self.folder / "data" / "server.key", self.folder / "server.crt"
         subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"]
         command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, "-keyout", key]
-        subprocess.run([*command, "-out", certificate], check=True, capture_output=True, **_user())
+        subprocess.run([*command, "-out", certificate], check=True, capture_output=True, **server_user())
         self.configure(ssl="on", ssl_cert_file=certificate)
         return certificate
 
     @contextmanager
     def standby(self) -> Iterator[Server]:
         """Yield a replica that can be read only, and follows this server."""
-        with _folder() as folder:
+        with temporary_folder() as folder:
             data = str(folder / "data")
             self.run("pg_basebackup", "-h", str(self.folder), "-p", str(self.port), "-R", "-c", "fast", "-D", data)
-            replica = attrs.evolve(self, folder=folder, port=_free_port())
+            replica = attrs.evolve(self, folder=folder, port=free_port())
             replica.configure(port=replica.port, unix_socket_directories=folder)
             replica.start()
             try:
                 yield replica
             finally:
                 replica.stop()
+
+    @contextmanager
+    def small_disk(self, size: str) -> Iterator[bool]:
+        """Within a block, keep the database on a disk of this size; yield False where none may be mounted."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True
+        ).returncode:
+            yield False
+            return
+        elsewhere = attrs.evolve(self, database="template1")
+        leave = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.database}';"
+        move = f"{leave} ALTER DATABASE {self.database} SET TABLESPACE"
+        try:
+            os.chown(disk, server_user()["user"], server_user()["group"])
+            elsewhere.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
+            elsewhere.sql(f"{move} small")
+            yield True
+        finally:
+            elsewhere.sql(f"{move} pg_default; DROP TABLESPACE IF EXISTS small")
+            subprocess.run(["umount", disk], check=True)
 
     def follow(self, primary: Server) -> None:
         """Wait until this replica has everything that was committed on the primary."""
@@ -168,17 +191,21 @@ class Server:
             time.sleep(0.05)
 
 
-def _free_port() -> int:
+def _ps(*options: str) -> list[str]:
+    return subprocess.run(["ps", *options], capture_output=True, text=True).stdout.splitlines()
+
+
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """Yield a folder of the server's user, with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as name:
-        if user := _user():
+        if user := server_user():
             os.chown(name, user["user"], user["group"])
         yield Path(name)
 
@@ -186,8 +213,8 @@ def _folder() -> Iterator[Path]:
 @contextmanager
 def server() -> Iterator[Server]:
     """Yield a new server with its roles, and remove it in the end."""
-    with _folder() as folder:
-        one = Server(folder, _free_port())
+    with temporary_folder() as folder:
+        one = Server(folder, free_port())
         one.run("initdb", "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8", "-A", "trust")
         (folder / "data" / "pg_hba.conf").write_text(_ACCESS)
         one.configure(port=one.port, listen_addresses="127.0.0.1", unix_socket_directories=folder)

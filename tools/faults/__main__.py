@@ -1,7 +1,8 @@
 """Breaks databases and build caches in every way a machine can, and checks that nothing wrong comes of it.
 
 Kills writers and changes bytes by random draws, fills disks; with --calls or --power, does those instead, on 64-bit
-Linux with glibc. POSIX only: writers are forked, and killed with SIGKILL.
+Linux with glibc; with --postgres, kills a PostgreSQL server and its clients. POSIX only: writers are forked, and killed
+with SIGKILL.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from morello.db.file import APPLICATION
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from tools.faults import calls, disks, flips, kills, power, shim
+from tools.faults import calls, disks, flips, kills, power, servers, shim
 from tools.faults.pieces import Broken, make
 from tools.faults.works import WORKS
+from tools.postgres import Server, server
 
 
 def print_outcomes(name: str, outcomes: Counter[str], started: float) -> None:
@@ -60,6 +62,21 @@ def conditions(folder: Path) -> None:
         raise Broken("a file of a newer version was opened")
 
 
+def postgres(folder: Path, options: argparse.Namespace) -> None:
+    """Kill a server of its own, and processes that write to it."""
+    luck = random.Random(options.seed)
+    works: dict[str, Callable[[Server, Path], Counter[str]]] = {
+        "kill server": lambda one, at: servers.kill_server(one, at, options.commits, 20, luck),
+        "kill clients": lambda one, at: servers.kill_writers(one, at, options.kills, luck),
+        "16 writers": lambda one, at: servers.together(one, at, 16, 20),
+    }
+    with server() as whole:
+        for number, (name, work) in enumerate(works.items()):
+            started, one = time.monotonic(), whole.create_database()
+            servers.make_schema(one, folder / str(number))
+            print_outcomes(name, work(one, folder / str(number)), started)
+
+
 def _calls(loaded: shim.Shim, every: int) -> bool:
     files = [shim.Fault.EIO, shim.Fault.ENOSPC, shim.Fault.SHORT]
     well = calls.main(loaded, [*WORKS], files)
@@ -74,8 +91,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--calls", action="store_true", help="fail every call on a file, and every allocation")
     parser.add_argument("--every", type=int, default=1, metavar="K", help="fail only every Kth allocation")
+    parser.add_argument("--postgres", action="store_true", help="kill a PostgreSQL server and its clients")
+    parser.add_argument("--commits", type=int, default=1000, help="acknowledged writes while the server is killed")
     parser.add_argument("--power", action="store_true", help="lose power at every moment")
     options = parser.parse_args(arguments)
+    if options.postgres:
+        with disks.public_folder() as folder:
+            postgres(folder, options)
+        return
     if not options.calls and not options.power:
         with disks.public_folder() as folder:
             sampled(folder, options)

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,24 +14,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from morello.db.default import open_store
 from morello.db.store import SpecStore
+from morello.errors import NotSaved
 from tools.children import forked
 from tools.faults.pieces import TARGET, look, piece, require
 
 
-def _write(path: Path, numbers: Iterable[int], said: Any) -> None:
+def _write(place: Path | str, numbers: Iterable[int], said: Any) -> None:
     """Store pieces, and say which ones are committed."""
-    store = SpecStore(path)
+    # A server that is away is no fault of the writer.
+    warnings.simplefilter("ignore", NotSaved)
+    store = open_store(place)
     for number in numbers:
         store.add(TARGET, piece(number))
         said.send(number)
 
 
 class Writer:
-    """A process that stores pieces. `committed` are those it has said to be stored, all of them once it has ended."""
+    """A process that stores pieces at a path or an address.
 
-    def __init__(self, path: Path, start: int, step: int = 1, stop: int = 1 << 30):
-        self.process, self._hears = forked(partial(_write, path, range(start, stop, step)))
+    `committed` are those it has said to be stored, all of them once it has ended.
+    """
+
+    def __init__(self, place: Path | str, start: int, step: int = 1, stop: int = 1 << 30):
+        self.process, self._hears = forked(partial(_write, place, range(start, stop, step)))
         self.committed: list[int] = []
 
     def wait(self, commits: int) -> None:
@@ -48,9 +56,9 @@ class Writer:
 
 
 @contextmanager
-def writer(path: Path, start: int, step: int = 1, stop: int = 1 << 30) -> Iterator[Writer]:
+def writer(place: Path | str, start: int, step: int = 1, stop: int = 1 << 30) -> Iterator[Writer]:
     """Yield a process that stores pieces, and wait for its end."""
-    one = Writer(path, start, step, stop)
+    one = Writer(place, start, step, stop)
     try:
         yield one
     finally:
