@@ -1,6 +1,6 @@
-"""Run and judge random products in AMX's tiles, on any CPU with AVX-512: AMX's instructions are emulated in C.
+"""Run and judge random products in AMX's tiles; on CPUs with AVX-512 but no AMX, its instructions are emulated in C.
 
-    python -m tools.fuzz.tile_programs [--count 500] [--seed 0]
+    python -m tools.fuzz.tile_programs [--count 500] [--seed 0] [--emulate]
 
 Loops, threads, splits of sums, packing and the levels of operands are drawn; every program calls a kernel on tiles. It
 is compared with numpy and with reference_c on all data sets, between guard zones, and runs under the sanitizers. Exit
@@ -28,6 +28,7 @@ from morello.ir.layout import Layout, Packed, col_major
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.plugins import Registry, installed
 from morello.rewrites import Rewrite
 from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
@@ -105,9 +106,15 @@ class TilePrograms:
         yield from [*kernels, *steps] if rng.random() < 0.8 else [*steps, *kernels]
 
 
-def batches(count: int, seed: int) -> Iterator[Trials]:
+def registries() -> dict[str, Registry]:
+    """Return the registries whose x86_amx runs on this CPU, by name: the instructions' first."""
+    found = {"instructions": installed(), "emulation": emulated()}
+    return {name: one for name, one in found.items() if not missing_features(one.target("x86_amx").info.cpu_features)}
+
+
+def batches(count: int, seed: int, registry: Registry) -> Iterator[Trials]:
     """Yield the first `count` programs of a seed in batches, to be verified with all warnings and sanitizers."""
-    target, compilers = emulated().target("x86_amx", "base"), available_compilers()
+    target, compilers = registry.target("x86_amx", "base"), available_compilers()
     drawn = TilePrograms(target, seed).draw()
     for turn, first in enumerate(range(0, count, BATCH)):
         programs = [*itertools.islice(drawn, min(BATCH, count - first))]
@@ -118,12 +125,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--emulate", action="store_true", help="emulate AMX on CPUs that have it, too")
     options = parser.parse_args()
-    if missing := missing_features(WITHOUT_TILES):
-        print(f"nothing ran: this CPU lacks {', '.join(missing)}, which the emulation of AMX needs")
+    able = registries()
+    if not able:
+        missing = ", ".join(missing_features(WITHOUT_TILES))
+        print(f"nothing ran: this CPU lacks {missing}, which the emulation of AMX needs")
         return 1
+    name = "emulation" if options.emulate else next(iter(able))
+    print(f"AMX's {name} on this CPU")
     done, failures = 0, list[str]()
-    for trials in batches(options.count, options.seed):
+    for trials in batches(options.count, options.seed, able[name]):
         for fault in outcomes(trials):
             if fault:
                 failures.append(fault)

@@ -1,9 +1,10 @@
-"""Products in tiles, with AMX's instructions emulated in C."""
+"""Products in tiles: with AMX's instructions where the CPU has them, and with their emulation in C."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from morello_x86_amx.emulated import emulated
 from morello_x86_amx.kernels import KERNELS
@@ -13,10 +14,14 @@ from morello import api
 from morello.api.kernel import Kernel
 from morello.build.toolchain import available_compilers
 from morello.host import missing_features
+from morello.plugins import Registry
+from morello.run.arrays import pack
 from morello.testing import KernelCheck, kernel_checks
-from tools.fuzz.tile_programs import batches
+from tools.fuzz.tile_programs import batches, registries
 
-REGISTRY = emulated()
+REGISTRIES = registries()
+#: Where neither runs, programs are drawn for the emulation, and tests are skipped.
+REGISTRY = next(iter(REGISTRIES.values()), emulated())
 #: The loop over k of a product of 32×32 values: eight tiles, and each tile of a factor is loaded once.
 LOOP = """\
                         _tile_loadd(4, &lhs2[32 * k2], 512);
@@ -43,16 +48,17 @@ needs_avx512 = pytest.mark.skipif(
 )
 
 
-def kernel_of(text: str) -> Kernel:
-    return api.compile(next(iter(api.parse(text, registry=REGISTRY).values())).synthesize(db=False))
+def kernel_of(text: str, registry: Registry = REGISTRY) -> Kernel:
+    return api.compile(next(iter(api.parse(text, registry=registry).values())).synthesize(db=False))
 
 
 def checks() -> list[Any]:
     names = {kernel.name for kernel in KERNELS}
     return [
-        pytest.param(check, marks=pytest.mark.xdist_group(f"tiles {number}"), id=f"{check}-{compiler.name}")
+        pytest.param(check, marks=pytest.mark.xdist_group(f"tiles {number}"), id=f"{check}-{compiler.name}-{by}")
+        for by, registry in REGISTRIES.items()
         for number, compiler in enumerate(available_compilers()[:2])
-        for check in kernel_checks(REGISTRY.target("x86_amx", "base"), compiler=compiler, sanitize=True)
+        for check in kernel_checks(registry.target("x86_amx", "base"), compiler=compiler, sanitize=True)
         if check.kernel.name in names
     ]
 
@@ -64,12 +70,33 @@ def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
     check()
 
 
-@needs_avx512
 @pytest.mark.slow
-def test_random_programs() -> None:
-    for trials in batches(12, seed=1):
+@pytest.mark.parametrize("registry", REGISTRIES.values(), ids=REGISTRIES.keys())
+def test_random_programs(registry: Registry) -> None:
+    for trials in batches(12, 1, registry):
         for number in range(len(trials.impls)):
             trials.check(number)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(REGISTRIES) < 2, reason="needs a CPU with AMX")
+@pytest.mark.parametrize("scale", [1.0, 2.0**-63, 2.0**60])
+def test_the_emulation_has_the_bits_of_the_instruction(scale: float) -> None:
+    """The scales make products ordinary, subnormal, and nearly infinite."""
+    operands = "(bf16, L1), (bf16, L1, layout[0, 1, 2, 1p2]), (f32, L1)"
+    text = f"target x86_amx\nspec product = MatmulAccum(1×32×256×32, {operands}, serial)"
+    parsed = [api.parse(text, registry=one)["product"] for one in REGISTRIES.values()]
+    kernels = [api.compile(goal.select("AmxTileBf16Accum")) for goal in parsed]
+    rng, shapes = np.random.default_rng(0), ((1, 32, 256), (1, 256, 32), (1, 32, 32))
+    lhs, rhs, sums = (rng.normal(size=shape) * np.exp2(rng.integers(-8, 3, shape)) * scale for shape in shapes)
+    results = []
+    for kernel in kernels:
+        tensors = kernel.spec.operands
+        values = (lhs, rhs, sums * scale)
+        arrays = [pack(one.astype(to.state.dtype.numpy), to) for one, to in zip(values, tensors, strict=True)]
+        kernel(*arrays)
+        results.append(arrays[2].view(np.uint32))
+    np.testing.assert_array_equal(*results)
 
 
 @needs_avx512
