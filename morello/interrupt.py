@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # `guard` must run before slow imports
@@ -48,6 +49,18 @@ def result_of(future: Future[T]) -> T:
         with suppress(TimeoutError):
             future.exception(_TURN)
     return future.result()
+
+
+def completed(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
+    """Yield futures as they are done; Ctrl-C ends the wait."""
+    done: SimpleQueue[Future[T]] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(done.put)
+    for _ in futures:
+        while True:
+            with suppress(Empty):
+                yield done.get(timeout=_TURN)
+                break
 
 
 def _end(*_: object) -> None:

@@ -24,9 +24,17 @@ if TYPE_CHECKING:
     from morello.api.goals import Goal, Layouts, prepare
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
-    from morello.api.parallel import synthesize_all
+    from morello.api.parallel import Processes, Workers, cluster, synthesize_all
     from morello.api.pipeline import compile, goal, goal_from, parse, synthesize, tuned
-    from morello.api.precomputing import is_spec, parse_families, precompute, specs_up_to
+    from morello.api.precomputing import (
+        Precomputation,
+        Shapes,
+        is_spec,
+        parse_families,
+        parse_sizes,
+        precompute,
+        shapes_up_to,
+    )
     from morello.api.rooflines import Roofline, roofline
     from morello.api.scaffold import new_kernel, new_target
     from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
@@ -37,11 +45,12 @@ if TYPE_CHECKING:
     from morello.calibration.machine import Calibration, calibrate_target
     from morello.codegen.library import check_names
     from morello.codegen.threads import MAX_THREADS
-    from morello.db.default import database, default_place, open_store
+    from morello.db.default import database, default_place, is_address, open_store
     from morello.db.export_import import export_lines, import_tables
     from morello.db.maintenance import Difference, damage, differences, prune, recompute
     from morello.db.store import SpecStore
     from morello.errors import MorelloError
+    from morello.frontend.parser import Family
     from morello.report.explanation import Explanation
     from morello.run.arrays import empty, pack, unpack
     from morello.run.metrics import Reading
@@ -60,9 +69,9 @@ _NAMES = {
     "morello.api.goals": "Goal Layouts prepare",
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
-    "morello.api.parallel": "synthesize_all",
+    "morello.api.parallel": "Processes Workers cluster synthesize_all",
     "morello.api.pipeline": "compile goal goal_from parse synthesize tuned",
-    "morello.api.precomputing": "is_spec parse_families precompute specs_up_to",
+    "morello.api.precomputing": "Precomputation Shapes is_spec parse_families parse_sizes precompute shapes_up_to",
     "morello.api.rooflines": "Roofline roofline",
     "morello.api.scaffold": "new_kernel new_target",
     "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
@@ -73,11 +82,12 @@ _NAMES = {
     "morello.calibration.machine": "Calibration calibrate_target",
     "morello.codegen.library": "check_names",
     "morello.codegen.threads": "MAX_THREADS",
-    "morello.db.default": "database default_place open_store",
+    "morello.db.default": "database default_place is_address open_store",
     "morello.db.export_import": "export_lines import_tables",
     "morello.db.maintenance": "Difference damage differences prune recompute",
     "morello.db.store": "SpecStore",
     "morello.errors": "MorelloError",
+    "morello.frontend.parser": "Family",
     "morello.report.explanation": "Explanation",
     "morello.run.arrays": "empty pack unpack",
     "morello.run.metrics": "Reading",

@@ -1,16 +1,20 @@
-"""Searches for several goals at once, each in a process of its own."""
+"""Many searches at once: tasks on an executor, by default of processes of this machine."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import multiprocessing
 import os
+import signal
 import threading
 import warnings
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
-from multiprocessing.synchronize import Semaphore
+from queue import SimpleQueue
+from typing import Any
 
 import attrs
 
@@ -19,11 +23,102 @@ from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import MemoryLimited, MorelloError, NoImplementation, Undecided
-from morello.interrupt import result_of
+from morello.interrupt import completed, result_of
 from morello.ir.impl import leaves
 from morello.kernels.target import Target
 from morello.progress import Spinner
 from morello.search.budget import SearchBudget
+
+#: The entry point group of plugins that run searches on a cluster. A name is that of a scheduler, or the scheme of its
+#: address; its value is a function of what --scheduler and --jobs give, which returns Workers.
+ENTRY_POINTS = "morello.schedulers"
+#: The most workers that die of one task.
+_ATTEMPTS = 3
+
+
+class Workers(Executor):
+    """An executor of searches. A task whose workers died, several in turn, has an error of type `died`."""
+
+    died: type[Exception]
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of workers now; before the first task, that of workers to make tasks for."""
+
+
+class Processes(Workers):
+    """Spawned processes, each of which ends with its parent; those that die are replaced, and try their task again.
+
+    Each calls `start` first. A task that `attempts` processes die of fails with BrokenProcessPool.
+    """
+
+    died = BrokenProcessPool
+
+    def __init__(self, jobs: int, attempts: int = _ATTEMPTS, start: Callable[..., object] = os.getpid, *args: object):
+        self._jobs, self._attempts, self._start = jobs, attempts, (start, *args)
+        self._threads = ThreadPoolExecutor(jobs)
+        # Pools of one process each, so that a process takes no task but its own with it.
+        self._free: SimpleQueue[ProcessPoolExecutor | None] = SimpleQueue()
+        for pool, started in [self._pool() for _ in range(jobs)]:
+            result_of(started)
+            self._free.put(pool)
+
+    def count(self) -> int:
+        return self._jobs
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return self._threads.submit(self._run, self._attempts, fn, *args, **kwargs)
+
+    def _run(self, attempts: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        pool = self._free.get() or self._pool()[0]
+        try:
+            return pool.submit(fn, *args, **kwargs).result()
+        except BrokenProcessPool:
+            pool = None
+            if attempts == 1 or not self._jobs:
+                raise
+        finally:
+            self._free.put(pool)
+        return self._run(attempts - 1, fn, *args, **kwargs)
+
+    def _pool(self) -> tuple[ProcessPoolExecutor, Future[object]]:
+        # The threads of progress displays do not survive a fork.
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _follow_parent)
+        return pool, pool.submit(*self._start)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
+            self._jobs = 0
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+        self._threads.shutdown()
+        while not self._free.empty():
+            if pool := self._free.get():
+                pool.shutdown()
+
+
+def _follow_parent() -> None:
+    """End this process when its parent ends, however that ends; the parent handles Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def cluster(scheduler: str, jobs: int | None) -> Workers:
+    """Return the workers of a scheduler: a name, or an address. Raises MorelloError without a plugin for it."""
+    found = {one.name: one for one in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    entry = found.get(scheduler.partition("://")[0])
+    if entry is None:
+        known = f"installed are {', '.join(sorted(found))}" if found else "pip install 'morello[cluster]'"
+        raise MorelloError(f"no installed plugin has the scheduler {scheduler}", known)
+    return entry.load()(scheduler, jobs)
 
 
 def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBudget, jobs: int) -> list[Goal]:
@@ -36,32 +131,24 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
     for goal in goals:
         goal.searches.expect(leaves(goal.impl))
     prepare(goals, db)
-    if jobs == 1:
+    if jobs <= 1:
         return [*goals]
     if budget.memory is not None:
         budget = attrs.evolve(budget, memory=budget.memory // jobs)
-    # The threads of progress displays do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    ready = context.Semaphore(0)
-    with (
-        Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"),
-        ProcessPoolExecutor(jobs, context, _start, (_source(db), ready)) as pool,
-    ):
-        try:
-            with _unchanged(db):
-                waiting = [pool.submit(_search, goal, budget) for goal in goals]
-                _await(ready, jobs, waiting)
-            return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
-        except BrokenProcessPool as error:
-            raise MorelloError(
-                "the system ended a process of --jobs, most likely for lack of memory",
-                "run fewer at once, or give them less memory",
-            ) from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
+    with Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"), ExitStack() as stack:
+        with _unchanged(db):
+            # A process that replaced another would see another state of the file.
+            pool = stack.enter_context(Processes(jobs, 1, _start, _source(db)))
+        waiting = [pool.submit(_search, goal, budget) for goal in goals]
+        for one in completed(waiting):
+            if isinstance(error := one.exception(), pool.died):
+                raise MorelloError(
+                    "the system ended a process of --jobs, most likely for lack of memory",
+                    "run fewer at once, or give them less memory",
+                ) from error
+            if error:
+                break
+        return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
 
 
 def _source(db: SpecStore | None) -> DatabaseLike:
@@ -80,35 +167,18 @@ def _unchanged(db: SpecStore | None) -> Generator[None]:
         yield
 
 
-def _await(ready: Semaphore, jobs: int, waiting: Sequence[Future[Goal]]) -> None:
-    """Wait until all workers see the database, or one has failed."""
-    for _ in range(jobs):
-        while not ready.acquire(timeout=0.05):
-            if any(one.done() and (one.cancelled() or one.exception()) for one in waiting):
-                return
-
-
 #: The searches of this process, its database, and what closes its snapshot.
 _searches: dict[Target, Searches] = {}
 _db: SpecStore | None = None
 _open = ExitStack()
 
 
-def _start(source: DatabaseLike, ready: Semaphore) -> None:
-    """Start a worker, which ends when its parent does, however that ends. Its searches see one state of the file."""
+def _start(source: DatabaseLike) -> None:
+    """Open the database of a worker, whose searches see one state of the file."""
     global _db
-    parent = multiprocessing.parent_process()
-    assert parent
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
     _db = database(source)
     if _db:
         _open.enter_context(_db.snapshot())
-    ready.release()
 
 
 def _search(goal: Goal, budget: SearchBudget) -> Goal:

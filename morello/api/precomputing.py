@@ -1,34 +1,48 @@
-"""Solve a Spec in all sizes up to a bound, and store the answers in a database."""
+"""Solve a Spec in many sizes up to a bound, and store the answers in a database."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import socket
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+
+import attrs
 
 from morello import crash
+from morello.api.parallel import Workers
 from morello.db.answers import AnswerKind
 from morello.db.database_cache import DatabaseCache
+from morello.db.default import DatabaseLike, database
+from morello.db.fingerprint import fingerprint_parts
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.frontend.diagnostics import SourceError
 from morello.frontend.parser import Family, families, family
+from morello.interrupt import completed
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
-from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.progress import Display, kept_in, line, short
+from morello.progress import Display, kept_in, line
 from morello.search.budget import MemoryLimitReached, budget_guard
-from morello.search.progress import Progress
 from morello.search.session import SearchSession
 from morello.untrusted import read_file
 
-#: Specs that are solved together.
-_BATCH = 64
+Shapes: TypeAlias = Sequence[tuple[int, ...]]
+
+#: The most Specs that are solved with the same tables: more save time, and take gigabytes.
+_TOGETHER = 512
+#: Groups of Specs for each worker, so that all end at about the same time.
+_GROUPS_EACH = 4
 #: The most combinations of sizes.
-_MOST = 100_000
+_MOST = 1_000_000
 
 
 def is_spec(source: str) -> bool:
@@ -55,155 +69,224 @@ def parse_families(
     return {one.name: one}
 
 
-def specs_up_to(bound: str, family: Family) -> list[Spec]:
-    """Return the Specs of a family with every size a power of two up to the bound, such as 1x64x64, or the bound.
+def parse_sizes(text: str) -> list[int]:
+    """Return the sizes that ranges list, such as `8-256/8,1-63/2`: from 8 to 256 in steps of 8, and odd ones."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"([1-9][0-9]{0,17})(?:-([1-9][0-9]{0,17})(?:/([1-9][0-9]{0,17}))?)?", part.strip())
+        if not match:
+            hint = "list sizes from 1 and ranges, such as 1,8-256/8: from 8 to 256 in steps of 8"
+            raise MorelloError(f"{part!r} is neither a size nor a range of sizes", hint)
+        low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if high < low or (high - low) // step >= _MOST:
+            raise MorelloError(f"the range {part} has {'no' if high < low else 'too many'} sizes", "give another one")
+        found.update(range(low, high + 1, step))
+    return sorted(found)
 
-    Shapes that do not fit the layouts and vectors of the family are skipped. Raises MorelloError for a bound that does
-    not fit the family, SourceError if the largest shape does not.
+
+def shapes_up_to(bounds: Sequence[str], family: Family, sizes: Collection[int] | None = None) -> Shapes:
+    """Return the shapes of a family with every size up to a bound, such as 1x64x64, that is among some sizes.
+
+    The bound is the first with a size for each dimension, the sizes are by default powers of two, and the bounds
+    themselves. Raises MorelloError for bounds that do not fit, SourceError if the largest shape does not.
     """
-    sizes = _sizes(bound, family)
-    found = [family.at([axis[-1] for axis in sizes])]
-    for shape in itertools.product(*sizes):
-        try:
-            found.append(family.at(shape))
-        except SourceError:
-            continue
-    return list(dict.fromkeys(found))
+    axes = _sizes(bounds, family, sizes)
+    family.at([axis[-1] for axis in axes])
+    return [*itertools.product(*axes)]
 
 
-def _sizes(bound: str, family: Family) -> list[list[int]]:
+def _sizes(bounds: Sequence[str], family: Family, sizes: Collection[int] | None) -> list[list[int]]:
     """Return the sizes to solve, a list for each dimension."""
     op, rank = family.spec.op, len(family.spec.shape) - family.implicit_dims
     dims = op.dims(len(family.spec.shape))[family.implicit_dims :]
     hint = f"give one size for each of {'×'.join(dims)}, such as {'x'.join(['64'] * rank)}"
-    if not re.fullmatch(r"[0-9]{1,18}([x×][0-9]{1,18})*", bound):
-        raise MorelloError(f"the bound {bound} is not a list of sizes", hint)
-    largest = [int(size) for size in re.split("[x×]", bound)]
-    if len(largest) != rank:
-        raise MorelloError(f"the bound {bound} has {len(largest)} sizes for the {rank} dimensions of {op}", hint)
+    for bound in bounds:
+        if not re.fullmatch(r"[0-9]{1,18}([x×][0-9]{1,18})*", bound):
+            raise MorelloError(f"the bound {bound} is not a list of sizes", hint)
+    bound, count = bounds[0], len(re.split("[x×]", bounds[0]))
+    largest = next((found for one in bounds if len(found := [*map(int, re.split("[x×]", one))]) == rank), None)
+    if largest is None:
+        raise MorelloError(f"the bound {bound} has {count} sizes for the {rank} dimensions of {op}", hint)
     if 0 in largest:
         raise MorelloError(f"the bound {bound} has a size 0: sizes are at least 1", hint)
-    largest = [1] * family.implicit_dims + largest
-    sizes = [sorted({*(1 << bit for bit in range(size.bit_length())), size}) for size in largest]
-    count = product([len(axis) for axis in sizes])
+    axes = [[1]] * family.implicit_dims
+    for dim, size in zip(dims, largest, strict=True):
+        powers = {*(1 << bit for bit in range(size.bit_length())), size}
+        axes.append([one for one in sorted(powers if sizes is None else sizes) if one <= size])
+        if not axes[-1]:
+            raise MorelloError(
+                f"no size is at most {size}, the bound of {dim}", "give a larger bound, or smaller sizes"
+            )
+    count = product([len(axis) for axis in axes])
     if count > _MOST:
-        raise MorelloError(f"the bound {bound} gives {count:,} Specs, more than {_MOST:,}", "give smaller sizes")
-    return sizes
+        raise MorelloError(f"the bounds give {count:,} Specs of {op}, more than {_MOST:,}", "give smaller sizes")
+    return axes
 
 
-def precompute(target: Target, specs: Iterable[Spec], store: SpecStore, memory: int | None = None) -> Precomputation:
-    """Solve the Specs that a database has no answer to, with progress on stderr; return the counts.
+def precompute(
+    shapes: Mapping[Family, Shapes],
+    store: SpecStore,
+    memory: int | None = None,
+    workers: Workers | None = None,
+) -> Precomputation:
+    """Solve the Specs of families that a database has no answer to, with progress on stderr; return the counts.
 
-    `memory` limits the bytes of the process. Raises MemoryLimitReached, and MorelloError if answers cannot be stored.
-    Stored answers are skipped, so a second call continues an interrupted one.
+    Shapes that do not fit the layouts and vectors of a family are skipped. Without `workers`, this process searches.
+    `memory` limits the bytes of each process. Raises MorelloError if answers cannot be stored. Stored answers are
+    skipped, so a second call continues an interrupted one.
     """
-    with Precomputation(target, store) as work, budget_guard(memory):
-        work.run([*specs])
+    with Precomputation(store, workers) as work:
+        work.run(shapes, memory)
     return work
 
 
-class Precomputation(Display):
-    """Solves Specs in batches, with a progress display.
+@attrs.frozen
+class Counts:
+    """Numbers of Specs: solved before, solved now, and the latter's without a program; seconds of CPU for them."""
 
-    Counts: `count` Specs in all, `known` before, `done` now, and `impossible` ones among these, which have no program.
+    known: int = 0
+    done: int = 0
+    impossible: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*map(sum, zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
+
+
+def solve_group(
+    family: Family, shapes: Shapes, db: DatabaseLike, memory: int | None, sources: Mapping[str, str]
+) -> Counts:
+    """Solve the Specs that a database has no answer to, with the same tables, and store the answers; return counts.
+
+    `sources` are the parts of the target's fingerprint where the family comes from. Raises MorelloError if they differ
+    here or answers cannot be stored, and MemoryLimitReached.
     """
+    target, began, store = family.target, time.thread_time(), database(db)
+    own = fingerprint_parts(target)
+    if differ := sorted(part for part in {*own, *sources} if own.get(part) != sources.get(part)):
+        words = f"the worker on {socket.gethostname()} has another Morello: {', '.join(differ)} differ"
+        raise MorelloError(words, "install the same versions of Morello and its plugins there")
+    specs: dict[Spec, None] = {}
+    for shape in shapes:
+        with suppress(SourceError):
+            specs.setdefault(family.at(shape))
+    assert store
+    store.prepare(target, specs)
+    search = SearchSession(target, cache=DatabaseCache(store))
 
-    def __init__(self, target: Target, store: SpecStore):
-        super().__init__()
-        self.store = store
-        self.target = target
-        self.search = SearchSession(target, progress=self._set_progress, cache=DatabaseCache(store))
-        self.count = self.known = self.done = self.impossible = 0
-        self._progress = Progress(0, 0.0)
-        #: The time when the first batch was done, and its Specs.
-        self._first: tuple[float, int] | None = None
-
-    def run(self, specs: Sequence[Spec]) -> None:
-        """Solve Specs. Raises MorelloError if answers cannot be stored."""
-        self.store.prepare(self.target, specs)
-        todo = [spec for spec in specs if not self._answered(spec)]
-        self.count, self.known = len(specs), len(specs) - len(todo)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", NotSaved)
-            try:
-                for batch in batches(todo):
-                    self._solve(batch)
-            except NotSaved as error:
-                raise MorelloError(str(error), "free some space, or give another file with --db") from error
-
-    def _answered(self, spec: Spec) -> bool:
-        found = self.store.find(self.target, spec)
+    def answered(spec: Spec) -> bool:
+        found = store.find(target, spec)
         if found is None or found.kind == AnswerKind.LOWER:
             return False
-        return found.kind == AnswerKind.NONE or self.store.program(self.target, spec) is not None
+        return found.kind == AnswerKind.NONE or store.program(target, spec) is not None
 
-    def _solve(self, batch: Sequence[Spec]) -> None:
-        before = self.search.solved
+    def solve(specs: Sequence[Spec]) -> None:
         try:
-            self.search.solve_all(batch)
+            search.solve_all(specs)
         except MemoryLimitReached as error:
-            if not before:
+            if len(specs) == 1:
                 raise MemoryLimitReached(
                     error.message, "give it more with --memory, or make the sizes smaller"
                 ) from error
-            # Earlier batches filled the memory.
-            self.search.reset()
-            self.search.solve_all(batch)
-        for spec in batch:
-            if not self._answered(spec):
-                # Its program does not fit the target's memory, so it needs a search of its own.
-                (impl,) = self.search.programs([spec])
-                if impl is not None:
-                    self.store.remember(self.target, impl)
-            found = self.store.find(self.target, spec)
-            self.impossible += found is None or found.kind == AnswerKind.NONE
-        self.done += len(batch)
-        self._first = self._first or (self.seconds, self.done)
+            middle = len(specs) // 2
+            for half in (specs[:middle], specs[middle:]):
+                search.reset()
+                solve(half)
 
-    def _set_progress(self, progress: Progress) -> None:
-        self._progress = progress
+    todo, impossible = [spec for spec in specs if not answered(spec)], 0
+    with warnings.catch_warnings(), budget_guard(memory):
+        warnings.simplefilter("error", NotSaved)
+        try:
+            if todo:
+                solve(todo)
+            for spec in todo:
+                if not answered(spec):
+                    # Its program does not fit the target's memory, so it needs a search of its own.
+                    (impl,) = search.programs([spec])
+                    if impl is not None:
+                        store.remember(target, impl)
+                found = store.find(target, spec)
+                impossible += found is None or found.kind == AnswerKind.NONE
+        except NotSaved as error:
+            raise MorelloError(str(error), "free some space, or give another file with --db") from error
+    return Counts(len(specs) - len(todo), len(todo), impossible, time.thread_time() - began)
+
+
+class Precomputation(Display):
+    """Solves Specs in groups, with a progress display.
+
+    `count` is the number of all Specs, `counts` those so far. `failed` has the largest Spec of each group that was
+    given up, with the error: its workers died, or it takes more memory than granted.
+    """
+
+    def __init__(self, store: SpecStore, workers: Workers | None = None):
+        super().__init__()
+        self.store, self.workers = store, workers
+        self.count, self.counts = 0, Counts()
+        self.failed: list[tuple[Spec, Exception]] = []
+
+    def run(self, shapes: Mapping[Family, Shapes], memory: int | None = None) -> None:
+        """Solve Specs. Raises MorelloError if answers cannot be stored."""
+        self.count = sum(map(len, shapes.values()))
+        sources = {one.target: fingerprint_parts(one.target) for one in shapes}
+        if self.workers is None:
+            for one, group in groups(shapes, 1):
+                self._note(one, group, partial(solve_group, one, group, self.store, memory, sources[one.target]))
+            return
+        waiting: dict[Future[Counts], tuple[Family, Shapes]] = {}
+        for one, group in groups(shapes, self.workers.count()):
+            task = self.workers.submit(solve_group, one, group, self.store.address, memory, sources[one.target])
+            waiting[task] = one, group
+        for task in completed(waiting):
+            self._note(*waiting[task], task.result)
+
+    def _note(self, one: Family, group: Shapes, result: Callable[[], Counts]) -> None:
+        try:
+            done = result()
+        except MemoryLimitReached as error:
+            self.failed.append((one.at(group[-1]), error))
+        except Exception as error:
+            if not (self.workers and isinstance(error, self.workers.died)):
+                raise
+            self.failed.append((one.at(group[-1]), error))
+        else:
+            self.count -= len(group) - done.known - done.done
+            self.counts += done
 
     def describe(self) -> str:
         parts: list[str] = []
-        # The first batch has the largest sizes, and solves most of the Specs below the others.
-        if self._first and self.done > self._first[1]:
-            pace = (self.seconds - self._first[0]) / (self.done - self._first[1])
-            parts.append(f"about {_duration(pace * (self.count - self.known - self.done))} left")
-        if self._progress.solved:
-            parts.append(f"{short(self._progress.solved)} Specs")
-        return line("precomputing", f"{self.known + self.done:,} of {self.count:,}", self.seconds, parts)
+        known, done = self.counts.known, self.counts.done
+        if done:
+            left = (self.count - known - done) * self.seconds / done
+            parts += [f"{_duration(left)} left", f"{done / self.seconds:.3g} Specs/s"]
+        if self.workers:
+            parts.append(f"{self.workers.count()} workers")
+        return line(f"precomputing {known + done:,}", f"of {self.count:,}", self.seconds, parts)
 
     def summary(self) -> str:
         """Return the counts in one line."""
-        none = f" ({self.impossible:,} without a program)" if self.impossible else ""
+        none = f" ({self.counts.impossible:,} without a program)" if self.counts.impossible else ""
         return (
-            f"{self.store.name}: {self.count:,} Specs, {self.known:,} solved before, "
-            f"{self.done:,} now{none}, in {self.seconds:.1f} s"
+            f"{self.store.name}: {self.count:,} Specs, {self.counts.known:,} solved before, {self.counts.done:,} now"
+            f"{none}, in {self.seconds:.1f} s, {self.counts.seconds:.1f} s of CPU"
         )
 
     def interrupted(self, error: KeyboardInterrupt) -> str:
-        done = f"{self.known + self.done:,} of {self.count:,} goals are done"
+        done = f"{self.counts.known + self.counts.done:,} of {self.count:,} goals are done"
         return f"interrupted: {done}{kept_in(self.store.name, error)}"
 
 
-def batches(specs: Sequence[Spec]) -> Iterator[list[Spec]]:
-    """Yield batches of Specs by volume, after one of the largest: those of each kind of operands, and along each axis.
+def groups(shapes: Mapping[Family, Shapes], workers: int) -> list[tuple[Family, Shapes]]:
+    """Return groups of shapes, which share tables, for some workers; those with the largest come first.
 
-    The search for the largest ones solves most of the others.
+    Neighbours are together, first in the last dimension. The last shape of a group is the largest.
     """
-    ordered = sorted(specs, key=lambda spec: (product(spec.shape), spec.shape))
-    largest: dict[object, Spec] = {}
-    for spec in ordered:
-        largest[spec.logical.states] = spec
-        for axis, size in enumerate(spec.shape):
-            best = largest.setdefault((spec.op, len(spec.shape), axis), spec)
-            if size >= best.shape[axis]:
-                largest[spec.op, len(spec.shape), axis] = spec
-    first = set(largest.values())
-    if first:
-        yield [spec for spec in reversed(ordered) if spec in first]
-    rest = [spec for spec in ordered if spec not in first]
-    yield from (rest[start : start + _BATCH] for start in range(0, len(rest), _BATCH))
+    found: list[tuple[Family, Shapes]] = []
+    for one, all_shapes in shapes.items():
+        most = min(_TOGETHER, -(-len(all_shapes) // (_GROUPS_EACH * workers if workers > 1 else 1)))
+        ordered = sorted(all_shapes)
+        found += [(one, ordered[start : start + most]) for start in range(0, len(ordered), most)]
+    return sorted(found, key=lambda group: product(group[1][-1]), reverse=True)
 
 
 def _duration(seconds: float) -> str:

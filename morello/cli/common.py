@@ -95,6 +95,11 @@ def memory_option(text: str) -> Callable[[Command], Command]:
     )
 
 
+def jobs_option(text: str) -> Callable[[Command], Command]:
+    """Return the option for the number of searches at once; `text` is its help."""
+    return click.option("--jobs", metavar="N", type=click.IntRange(min=1), help=f"{text}  [default: 1]")
+
+
 @attrs.frozen
 class SearchOptions:
     """Options of commands that search: the database, the budget of each search, and the C compiler `cc`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from morello import api, crash
-from morello.cli.common import SearchOptions
+from morello.cli.common import SearchOptions, jobs_option
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.progress import SearchDisplay, Spinner
 
@@ -74,6 +74,16 @@ def named_after(goal: api.Goal) -> Generator[None]:
         yield
     except (NoImplementation, Undecided) as error:
         raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
+
+
+searches_option = jobs_option("Search for up to N Specs at once, in processes that share the memory of --memory.")
+
+
+def searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int | None) -> list[api.Goal]:
+    """Return the goals with the programs that up to `jobs` searches at once find; with one job, as they are."""
+    if search.measured:
+        goals = [api.tuned(goal, search.db, search.cc, search.runner) for goal in goals]
+    return api.synthesize_all(goals, search.db, search.budget, jobs or 1)
 
 
 def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:

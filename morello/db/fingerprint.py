@@ -6,7 +6,7 @@ import hashlib
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +22,7 @@ _GIVEN = (sys.stdlib_module_names - {"__main__"}) | {"attr", "attrs", "ml_dtypes
 #: Where versioned distributions are installed.
 _INSTALLED = ("site-packages", "dist-packages")
 
-_known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Target, tuple[str, Mapping[str, str]]] = WeakKeyDictionary()
 #: Python 3.11 raises SystemError for sources that two threads parse at once.
 _lock = threading.Lock()
 
@@ -32,23 +32,37 @@ def fingerprint(target: Target) -> str:
 
     Raises PluginError for a target that holds an object whose content cannot be read.
     """
+    return _known_of(target)[0]
+
+
+def fingerprint_parts(target: Target) -> Mapping[str, str]:
+    """Return the hashes that the fingerprint of a target consists of, by names. Raises what `fingerprint` raises."""
+    return _known_of(target)[1]
+
+
+def _known_of(target: Target) -> tuple[str, Mapping[str, str]]:
     with _lock:
         if target not in _known:
-            _known[target] = _fingerprint(target)
+            parts = _parts(target)
+            _known[target] = _digest(f"{name} {one}" for name, one in parts.items()), parts
         return _known[target]
 
 
-def _fingerprint(target: Target) -> str:
-    parts, hasher = [str(FORMAT), core()], ValueHasher()
+def _parts(target: Target) -> Mapping[str, str]:
+    rules, hasher = list[str](), ValueHasher()
     for label, value in _rules(target):
         try:
-            parts += [label, hasher.hash(value).hex()]
+            rules += [label, hasher.hash(value).hex()]
         except (TypeError, RecursionError) as error:
             what = "it holds objects nested too deeply" if isinstance(error, RecursionError) else str(error)
             hint = "let it hold plain data: numbers, texts, arrays, tuples, lists, dicts, or attrs classes"
             raise PluginError(f"target {target.name}, {label}: {what}", hint) from error
-    parts += _packages(hasher.modules | {module_of(one) for one in _printers(target)})
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    packages = _packages(hasher.modules | {module_of(one) for one in _printers(target)})
+    return {"format": str(FORMAT), "morello": core(), f"costs of {target.name}": _digest(rules), **packages}
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _rules(target: Target) -> Iterator[tuple[str, Any]]:
@@ -83,8 +97,8 @@ def _printers(target: Target) -> Iterator[Any]:
         yield from (one.emit, one.template)
 
 
-def _packages(modules: set[str]) -> list[str]:
-    """Return the packages of modules, and those that they import, with a hash of their sources or a version."""
+def _packages(modules: set[str]) -> dict[str, str]:
+    """Return a hash of the sources, or the version, of the packages of modules, and of those that they import."""
     found: dict[str, str] = {}
     imports: set[str] = set()
     for module in modules:
@@ -105,7 +119,7 @@ def _packages(modules: set[str]) -> list[str]:
                 sources = package_sources(name)
                 found[name] = sources.hash
                 imports |= sources.imports
-    return [f"{name} {one}" for name, one in sorted(found.items())]
+    return dict(sorted(found.items()))
 
 
 def _release(package: str) -> str | None:

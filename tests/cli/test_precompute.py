@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from morello.api import precomputing
-from morello.api.precomputing import batches
+from morello.api.precomputing import groups, parse_sizes
 from morello.db.answers import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
@@ -74,7 +82,7 @@ def test_a_larger_bound_goes_on(fill):
 
 
 def test_interrupted_run_goes_on(fill, monkeypatch):
-    monkeypatch.setattr(precomputing, "_BATCH", 2)
+    monkeypatch.setattr(precomputing, "_TOGETHER", 2)
     solve_all, runs = SearchSession.solve_all, []
 
     def interrupt(self, specs):
@@ -136,7 +144,7 @@ def test_bad_bounds(cli, write, refused, tmp_path, bound, words):
 def test_too_many_sizes(cli, refused, tmp_path):
     text = f"FillZero({'×'.join('1' * 12)}, GL)"
     given = "--up-to", "x".join(["16"] * 12), "--target", "x86_avx2", "--db", str(tmp_path / "solved.db")
-    refused(cli("precompute", text, *given), "more than 100,000")
+    refused(cli("precompute", text, *given), "more than 1,000,000")
 
 
 def test_other_errors(cli, write, refused, tmp_path):
@@ -162,20 +170,35 @@ def test_memory_is_limited(fill, monkeypatch):
     said, _ = fill(TRANSPOSE.format("1×1"), "4x4", "--memory", "1KiB", code=1)
     assert "takes more than 1,024 bytes of memory" in said
     assert "--memory" in said
-    # The rest of earlier batches is dropped.
-    monkeypatch.setattr(precomputing, "_BATCH", 2)
+    # Fewer Specs at once need less.
     solve_all, tried = SearchSession.solve_all, []
 
     def full(self, specs):
-        tried.append(bool(self.solved))
-        if len(tried) == 3:
+        tried.append(len(specs))
+        if len(specs) > 2:
             raise MemoryLimitReached("too much")
         solve_all(self, specs)
 
     monkeypatch.setattr(SearchSession, "solve_all", full)
     said, _ = fill(TRANSPOSE.format("1×1"), "4x4")
     assert "9 Specs, 0 solved before, 9 now, in " in said
-    assert len(tried) > 4
+    assert max(tried) == 9
+
+
+def test_specs_beyond_the_memory_are_reported(fill, monkeypatch):
+    monkeypatch.setattr(precomputing, "_TOGETHER", 3)
+    solve_all = SearchSession.solve_all
+
+    def full(self, specs):
+        if specs and specs[0].shape[0] == 4:
+            raise MemoryLimitReached("too much")
+        solve_all(self, specs)
+
+    monkeypatch.setattr(SearchSession, "solve_all", full)
+    said, _ = fill(TRANSPOSE.format("1×1"), "4x4", code=1)
+    assert "9 Specs, 0 solved before, 6 now, in " in said
+    assert "error: Move(4×4, " in said
+    assert "and smaller Specs of its group: too much" in said
 
 
 def test_an_unwritable_database_is_an_error(cli, refused, tmp_path, monkeypatch):
@@ -187,16 +210,98 @@ def test_an_unwritable_database_is_an_error(cli, refused, tmp_path, monkeypatch)
     refused(cli("precompute", "FillZero(1×1, GL)", *given), "error: ", "no space left")
 
 
-def test_the_largest_come_first(avx2):
+def test_groups_of_neighbours_begin_with_the_largest(avx2):
     one = family("Matmul(1×1×1×1, GL, GL, GL, serial)", avx2)
-    specs = [one.at((1, m, k, n)) for m in (1, 2, 4) for k in (1, 2, 4) for n in (1, 2, 4)]
-    first, *rest = batches(specs)
-    assert first[0] == one.at((1, 4, 4, 4))
-    assert {spec.logical.states for spec in first} == {spec.logical.states for spec in specs}
-    assert sorted(map(str, [*first, *itertools.chain(*rest)])) == sorted(map(str, specs))
-    volumes = [spec.shape[1] * spec.shape[2] * spec.shape[3] for spec in itertools.chain(*rest)]
-    assert volumes == sorted(volumes)
-    assert list(batches([])) == []
+    shapes = [(1, m, k, n) for m in range(1, 9) for k in range(1, 9) for n in range(1, 9)]
+    assert groups({one: shapes}, 1) == [(one, shapes)]
+    found = [group for _, group in groups({one: shapes}, 2)]
+    assert found == [shapes[start : start + 64] for start in range(448, -1, -64)]
+    assert groups({}, 1) == []
+
+
+def test_sizes_are_listed_by_ranges(cli, refused, fill):
+    assert parse_sizes("8-24/8, 1-5/2,7") == [1, 3, 5, 7, 8, 16, 24]
+    assert parse_sizes("2-4") == [2, 3, 4]
+    said, _ = fill(TRANSPOSE.format("1×1"), "3x8", "--sizes", "8-24/8,1-5/2")
+    assert "8 Specs, 0 solved before, 8 now" in said
+    for text, words in (("0", "'0' is neither"), ("4-2", "has no sizes"), ("1-9000000", "too many"), ("a", "'a' is")):
+        said, _ = fill(TRANSPOSE.format("1×1"), "4x4", "--sizes", text, code=1)
+        assert words in said
+    said, _ = fill(TRANSPOSE.format("1×1"), "4x7", "--sizes", "5", code=1)
+    assert "no size is at most 4" in said
+
+
+def test_families_of_several_ranks(cli, write, tmp_path):
+    path = write("spec a = FillZero(4×4, GL)\nspec b = FillZero(8, GL)\n")
+    given = "precompute", path, "--db", str(tmp_path / "solved.db"), "--up-to"
+    assert "13 Specs, 0 solved before, 13 now" in cli(*given, "4x4", "--up-to", "8").stdout
+    assert "2 sizes for the 1 dimensions" in cli(*given, "4x4").stderr
+
+
+PRODUCT = "Matmul(1×1×1×1, GL, GL, GL, serial)"
+
+
+@pytest.mark.slow
+def test_several_processes_store_the_same(cli, tmp_path):
+    found = []
+    for jobs in ("1", "2"):
+        db = str(tmp_path / f"{jobs}.db")
+        given = "precompute", PRODUCT, "--up-to", "1x4x8x8", "--db", db, "--target", "x86_avx2", "--jobs", jobs
+        assert "48 Specs, 0 solved before, 48 now" in cli(*given).stdout
+        assert "48 Specs, 48 solved before, 0 now" in cli(*given).stdout
+        avx2, store = installed().target("x86_avx2"), SpecStore(db)
+        one = family(PRODUCT, avx2)
+        shapes = itertools.product([1], [1, 2, 4], [1, 2, 4, 8], [1, 2, 4, 8])
+        found.append([store.program(avx2, one.at(shape)) for shape in shapes])
+    assert found[0] == found[1]
+    assert None not in found[0]
+
+
+@contextmanager
+def precomputing_in_processes(*given: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Yield a command with two workers, and these once they search."""
+    command = [sys.executable, "-m", "morello", "precompute", PRODUCT, "--target", "x86_avx2", *given, "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        started, workers = time.monotonic(), list[int]()
+        while len(workers) < 2 and time.monotonic() < started + 60:
+            time.sleep(0.1)
+            children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+            workers = [int(one) for one in children if _searches(int(one))]
+        assert len(workers) == 2
+        yield running, workers
+
+
+def _searches(process: int) -> bool:
+    """Return whether a worker has begun: it has loaded the compiled search."""
+    return "morello/search" in Path(f"/proc/{process}/maps").read_text()
+
+
+SIZES = "--up-to", "1x48x48x48", "--sizes", "1-48"
+
+
+@pytest.mark.slow
+def test_tasks_of_killed_processes_begin_again(tmp_path):
+    given = "--db", str(tmp_path / "solved.db"), "--up-to", "1x8x24x24", "--sizes", "1-24"
+    with precomputing_in_processes(*given) as (running, workers):
+        os.kill(workers[0], signal.SIGKILL)
+        out, err = running.communicate(timeout=300)
+    assert running.returncode == 0, err
+    assert "4,608 Specs, 0 solved before, 4,608 now" in out
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_stored(tmp_path):
+    db = tmp_path / "solved.db"
+    given = "--db", str(db), *SIZES
+    with precomputing_in_processes(*given) as (running, workers):
+        while not SpecStore(db).has_any(installed().target("x86_avx2")):
+            time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "of 110,592 goals are done; solved Specs are stored in" in err
+    assert "Traceback" not in err
+    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
 
 
 def test_families_keep_all_but_sizes(avx2):

@@ -23,7 +23,16 @@ from morello.cli.common import (
     with_goals,
     with_steps,
 )
-from morello.cli.kernels import TimingOptions, against_option, cold_option, make, print_compiler, warn_if_busy
+from morello.cli.kernels import (
+    TimingOptions,
+    against_option,
+    cold_option,
+    make,
+    print_compiler,
+    searched,
+    searches_option,
+    warn_if_busy,
+)
 from morello.report.tables import Column, print_table
 from morello.report.words import duration
 
@@ -45,10 +54,16 @@ from morello.report.words import duration
 @measured_option
 @cc_option
 @runner_option
+@searches_option
 @json_option
 @as_group(TimingOptions, "timing")
 def command(
-    goals: Sequence[api.Goal], search: SearchOptions, timing: TimingOptions, min_time: float, as_json: bool
+    goals: Sequence[api.Goal],
+    search: SearchOptions,
+    timing: TimingOptions,
+    min_time: float,
+    jobs: int | None,
+    as_json: bool,
 ) -> None:
     """Time the programs of FILE, and a library on the same.
 
@@ -65,7 +80,7 @@ def command(
     search.check_tools(goals)
     counted: list[tuple[api.Kernel, Sequence[api.Reading]]] = []
     timed: list[tuple[api.Kernel, api.Speed]] = []
-    for goal in goals:
+    for goal in searched(goals, search, jobs):
         kernel = make(goal, search).kernel
         print_compiler(kernel, search)
         if readings := timing.readings(kernel):

@@ -22,7 +22,7 @@ from morello.cli.common import (
     with_goals_for_targets,
     with_steps,
 )
-from morello.cli.kernels import make, print_compiler
+from morello.cli.kernels import make, print_compiler, searched, searches_option
 from morello.errors import MorelloError
 from morello.progress import Spinner
 
@@ -65,7 +65,7 @@ class OutputOptions:
     emit: str | None
     openmp: bool
     no_search: bool
-    jobs: int
+    jobs: int | None
 
 
 @click.command("compile")
@@ -100,13 +100,7 @@ class OutputOptions:
 )
 @measured_option
 @cc_option
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Search for up to N Specs at once, in processes that share the memory that --memory grants.  [default: 1]",
-)
+@searches_option
 @as_group(OutputOptions, "options")
 @click.pass_context
 def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions, options: OutputOptions) -> None:
@@ -139,13 +133,9 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
         _write(output, emit, api.make_library(name, kernels).header, done)
 
 
-def _searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int) -> list[api.Goal]:
+def _searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int | None) -> list[api.Goal]:
     """Return the goals with their programs."""
-    named = api.named_by_target(goals)
-    if search.measured:
-        named = [api.tuned(goal, search.db, search.cc) for goal in named]
-    found = api.synthesize_all(named, search.db, search.budget, jobs) if len(named) > 1 else named
-    made = [make(goal, search) for goal in found]
+    made = [make(goal, search) for goal in searched(api.named_by_target(goals), search, jobs)]
     for goal, one in zip(goals, made, strict=True):
         if not one.cheapest:
             click.echo(f"{goal.name}: {one.proof}", err=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from morello import api
 from morello.api.goals import Goal
 from morello.atomic_write import check_writable, write_files
 from morello.cli.common import (
@@ -23,7 +24,7 @@ from morello.cli.common import (
     threads_option,
     with_goals,
 )
-from morello.cli.kernels import named_after, print_sizes
+from morello.cli.kernels import named_after, print_sizes, searches_option
 from morello.errors import MorelloError
 from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
@@ -137,6 +138,7 @@ def _path(*names: str, metavar: str, text: str) -> Any:
 @threads_option
 @cc_option
 @runner_option
+@searches_option
 @click.option("--list", "listed", is_flag=True, help="List proposers and the menu of the target, and do nothing else.")
 @json_option
 def command(
@@ -147,6 +149,7 @@ def command(
     reuse: str | None,
     output: str | None,
     listed: bool,
+    jobs: int | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -183,7 +186,7 @@ def command(
         **given,
     )
     rows: list[dict[str, Any]] = []
-    for number, goal in enumerate(goals):
+    for number, goal in enumerate(api.synthesize_all(goals, search.db, search.budget, jobs or 1)):
         with named_after(goal), TuneDisplay(goal.name) as display:
             done = Tuner(goal, options, search.db, display).run()
         if output and source:
