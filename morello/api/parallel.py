@@ -60,7 +60,9 @@ class Processes(Workers):
         # Pools of one process each, so that a process takes no task but its own with it.
         self._free: SimpleQueue[ProcessPoolExecutor | None] = SimpleQueue()
         for pool, started in [self._pool() for _ in range(jobs)]:
-            result_of(started)
+            # A task that gets a process which has died begins again in another one.
+            with suppress(BrokenProcessPool):
+                result_of(started)
             self._free.put(pool)
 
     def count(self) -> int:

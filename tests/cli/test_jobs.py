@@ -64,6 +64,17 @@ def test_the_first_goal_that_fails_is_named(cli, write, refused, tmp_path: Path)
     assert not [*tmp_path.glob("out/*.c")]
 
 
+@pytest.mark.slow
+def test_bench_times_the_same_programs(cli, write) -> None:
+    file, found = write(SPECS), []
+    for jobs in ("1", "2"):
+        result = cli("bench", file, "--no-db", "--min-time", "0", "--against", "none", "--jobs", jobs)
+        assert result.exit_code == 0, result.stderr
+        found.append([line.split()[0] for line in result.stdout.splitlines()])
+    assert found[0] == found[1]
+    assert found[0][1:] == ["a", "b", "c"]
+
+
 @contextmanager
 def searching(file: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """Yield a command with two workers that search, and its children: the workers, and a tracker of their resources."""
