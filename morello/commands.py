@@ -34,7 +34,8 @@ hookimpl = pluggy.HookimplMarker(ENTRY_POINTS)
 class Command:
     """A subcommand: its name, its one-line summary, its group in the help (a key of `GROUPS`), and its module.
 
-    The module has the click command under the name `command`. It is imported only when the command is run.
+    A name such as `db push` is that of a subcommand of `db`. The module has the click command under the name `command`.
+    It is imported only when the command is run, or the help of the command above it.
     """
 
     name: str

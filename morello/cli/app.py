@@ -22,7 +22,11 @@ from morello.interrupt import INTERRUPTED, raised
 
 #: Distributions that bring a command which the core lacks, by the command's name.
 DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
-    {"bound": "morello-bounds", "map": "morello-bounds", "tune": "morello-tune"}
+    {
+        **dict.fromkeys(("bound", "map"), "morello-bounds"),
+        **dict.fromkeys(("db pull", "db push"), "morello-sharing"),
+        "tune": "morello-tune",
+    }
 )
 
 
@@ -38,8 +42,31 @@ def core_commands() -> dict[str, Command]:
 
 def all_commands() -> dict[str, Command]:
     """Return the commands of the core and of installed plugins by name, grouped as help lists them."""
-    found = {**{command.name: command for command in plugin_commands()}, **core_commands()}
+    found = {**{command.name: command for command in plugin_commands() if " " not in command.name}, **core_commands()}
     return {command.name: command for group in GROUPS for command in found.values() if command.group == group}
+
+
+def load_added(name: str, commands: Mapping[str, Command]) -> click.Command | None:
+    """Return one of `commands`, or None. Raises MorelloError for one of a distribution that is not installed."""
+    command = commands.get(name)
+    if command is None and name in DISTRIBUTIONS:
+        raise MorelloError(f"`morello {name}` is not installed", f"pip install {DISTRIBUTIONS[name]}")
+    return command and command.load()
+
+
+class ExtensibleGroup(click.Group):
+    """A command with subcommands of its own, and those that plugins call `NAME SUBCOMMAND`."""
+
+    def _added(self) -> dict[str, Command]:
+        return {one.name: one for one in plugin_commands() if one.name.startswith(f"{self.name} ")}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all subcommands, sorted."""
+        return sorted({*self.commands, *(name.partition(" ")[2] for name in self._added())})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a subcommand. Plugins are loaded only for those that are not its own."""
+        return self.commands.get(cmd_name) or load_added(f"{self.name} {cmd_name}", self._added())
 
 
 class CommandGroup(click.Group):
@@ -53,10 +80,7 @@ class CommandGroup(click.Group):
         """Return a command, importing its module. Plugins are loaded only for commands that the core lacks."""
         if command := core_commands().get(cmd_name):
             return command.load()
-        command = all_commands().get(cmd_name)
-        if command is None and cmd_name in DISTRIBUTIONS:
-            raise MorelloError(f"`morello {cmd_name}` is not installed", f"pip install {DISTRIBUTIONS[cmd_name]}")
-        return command and command.load()
+        return load_added(cmd_name, all_commands())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command, by group, without importing it."""

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from morello import api
 from morello.atomic_write import write_file
+from morello.cli.app import ExtensibleGroup
 from morello.cli.common import PATH, as_group, closed_at_end, json_option, print_json
 from morello.cli.figures import draw_plane, figures
 from morello.errors import MorelloError
@@ -20,7 +21,7 @@ from morello.progress import Spinner
 from morello.report.tables import Column, print_table
 
 
-@click.group("db")
+@click.group("db", cls=ExtensibleGroup)
 def command() -> None:
     """Maintain databases of solved Specs.
 
