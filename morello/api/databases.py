@@ -124,7 +124,10 @@ def drop_measured(store: SpecStore) -> int:
 
 
 def read_source(source: str) -> Iterable[AnswerTable]:
-    """Return the tables of a database or an exported one, by path or address; `-` is standard input. Raises MorelloError."""
+    """Return the tables of a database, by path or address, or of exported text; `-` is standard input.
+
+    Raises MorelloError.
+    """
     if source == "default" or is_address(source) or _is_sqlite(Path(source)):
         store = open_database(source).whole()
         store.file.check()

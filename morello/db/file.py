@@ -144,6 +144,11 @@ class DatabaseFile:
             finally:
                 connection.execute("COMMIT")
 
+    @property
+    def in_snapshot(self) -> bool:
+        """Whether this thread is in a block of `snapshot`."""
+        return getattr(self._local, "owner", None) == os.getpid() and self._local.snapshot is not None
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within a block, let `reading` of this thread see the file as it is now, whatever is written meanwhile."""

@@ -24,6 +24,11 @@ from morello.schedule import Position, apply, rewrite_leaf
 #: Programs of Specs, with cost and peak; None if a part is not solved.
 Programs: TypeAlias = dict[Spec, tuple[Impl, CostAndPeak] | None]
 
+
+class WrongAnswer(Damaged):
+    """A stored answer whose step does not give the program that it claims."""
+
+
 #: The most characters of a stored schedule; parsing them takes seconds.
 LONGEST_SCHEDULE = 1 << 18
 #: Errors of rewrites that cannot be applied.
@@ -100,8 +105,14 @@ def _node(spec: Spec, step: str, target: Target, file: DatabaseFile) -> Node:
         raise _wrong(file, step, f"it does not apply ({error!r})") from error
 
 
-def _wrong(file: DatabaseFile, step: str, why: str) -> Damaged:
-    return file.damaged(f"the stored step `{step}` is wrong: {why}")
+def parts(spec: Spec, step: str, target: Target, file: DatabaseFile) -> list[Spec]:
+    """Return the Specs that a stored step leaves. Raises WrongAnswer if it does not apply."""
+    return [leaf.spec for leaf in _node(spec, step, target, file).children]
+
+
+def _wrong(file: DatabaseFile, step: str, why: str) -> WrongAnswer:
+    damaged = file.damaged(f"the stored step `{step}` is wrong: {why}")
+    return WrongAnswer(damaged.message, damaged.hint)
 
 
 def replayed(spec: Spec, schedule: str, target: Target) -> tuple[Impl, CostAndPeak]:

@@ -196,12 +196,6 @@ class SpecStore:
         boxes = table.boxes.containing(np.concatenate([of_sizes(shape), limits], axis=1)[0])
         boxes = boxes.take(~boxes.unverified | (boxes.kind == AnswerKind.EXACT))
         found = table.answers(boxes, np.repeat(shape, len(boxes), axis=0))
-
-        def preference(one: SpecAnswer) -> tuple[Any, ...]:
-            # Several answers are equal; peak and step make the choice independent of the order of insertion.
-            bound = one.kind == AnswerKind.LOWER
-            return bound, one.unverified, -one.cost if bound else 0, one.peak, one.step or ""
-
         found.sort(key=preference)
         if found and any(_contradict(found[0], one) for one in found if one.unverified == found[0].unverified):
             raise self.file.damaged(f"answers to one Spec contradict each other: {found[0]}")
@@ -296,6 +290,15 @@ class SpecStore:
             f"database {self.name}: {count} answers contradict others, so nothing was stored:\n  " + "\n  ".join(lines),
             "`morello db verify` checks each of the files",
         )
+
+
+def preference(one: SpecAnswer) -> tuple[Any, ...]:
+    """Return the key that sorts answers to one Spec, the best first.
+
+    Several answers are equal; peak and step make the choice independent of the order of insertion.
+    """
+    bound = one.kind == AnswerKind.LOWER
+    return bound, one.unverified, -one.cost if bound else 0, one.peak, one.step or ""
 
 
 def _contradict(best: SpecAnswer, other: SpecAnswer) -> bool:
