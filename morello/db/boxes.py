@@ -253,7 +253,7 @@ def _intersections(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[
     queries = np.flatnonzero(mine)
     ends = np.cumsum(counts[queries])
     if len(queries) and ends[-1] > _FEW_PAIRS:
-        for some in np.array_split(queries, 1 + len(queries) * len(boxes) // _CHUNK):
+        for some in np.array_split(queries, 1 + int(ends[-1]) // _CHUNK):
             i, j = boxes.intersecting(some)
             yield i[i != j], j[i != j]
         return

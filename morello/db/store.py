@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound="SpecStore")
 
 #: Boxes kept in memory per thread; beyond that all are dropped, and read again when needed.
 _MOST_CACHED = 4_000_000
@@ -59,14 +60,14 @@ class _Cache(threading.local):
         self.boxes = 0
 
 
-def _optional(
+def optional(
     otherwise: Callable[[], Any],
-) -> Callable[[Callable[Concatenate[SpecStore, _P], _T]], Callable[Concatenate[SpecStore, _P], _T]]:
+) -> Callable[[Callable[Concatenate[_S, _P], _T]], Callable[Concatenate[_S, _P], _T]]:
     """Let a method of a tolerant store return `otherwise()` once any such method has failed."""
 
-    def decorate(method: Callable[Concatenate[SpecStore, _P], _T]) -> Callable[Concatenate[SpecStore, _P], _T]:
+    def decorate(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
         @functools.wraps(method)
-        def call(store: SpecStore, *args: _P.args, **options: _P.kwargs) -> _T:
+        def call(store: _S, *args: _P.args, **options: _P.kwargs) -> _T:
             if store.failed:
                 return otherwise()
             try:
@@ -116,11 +117,11 @@ class SpecStore:
             self._begin(stack)
             yield
 
-    @_optional(lambda: None)
+    @optional(lambda: None)
     def _begin(self, stack: ExitStack) -> None:
         stack.enter_context(self.file.snapshot())
 
-    @_optional(lambda: None)
+    @optional(lambda: None)
     def add(self, target: Target, blocks: Iterable[AnswerBlock], *, unverified: bool = False) -> None:
         """Store answers that search has found: all of them, or none if that fails.
 
@@ -182,7 +183,7 @@ class SpecStore:
         """Drop all measured programs; return their number."""
         return measured.drop(self.file)
 
-    @_optional(list)
+    @optional(list)
     def answers(self, target: Target, spec: Spec) -> list[SpecAnswer]:
         """Return the answers to a Spec, the best first: EXACT or NONE, then LOWER by descending bounds.
 
@@ -205,14 +206,14 @@ class SpecStore:
         """Return the answer to a Spec: EXACT or NONE, otherwise the best LOWER bound, otherwise None."""
         return next(iter(self.answers(target, spec)), None)
 
-    @_optional(lambda: False)
+    @optional(lambda: False)
     def has_any(self, target: Target) -> bool:
         """Return whether any answer for a target, as it is now, is stored."""
         query = "SELECT 1 FROM tables WHERE fingerprint = ? LIMIT 1"
         with self.file.reading() as connection:
             return connection.execute(query, (fingerprint(target),)).fetchone() is not None
 
-    @_optional(lambda: None)
+    @optional(lambda: None)
     def table(self, target: Target, labels: LogicalSpec) -> AnswerTable | None:
         """Return the table of the Specs that differ from `labels` in sizes and limits only, or None."""
         key = fingerprint(target), write(labels)
@@ -229,7 +230,7 @@ class SpecStore:
                 self._cache.boxes += len(found.boxes) if found else 0
             return self._cache.tables[key]
 
-    @_optional(lambda: None)
+    @optional(lambda: None)
     def program(self, target: Target, spec: Spec) -> Impl | None:
         """Return the program that solves a Spec, or None unless all Specs in it are solved.
 
@@ -240,12 +241,12 @@ class SpecStore:
             spec, target, lambda one: self.find(target, one), self.file, self._cache.programs[fingerprint(target)]
         )
 
-    @_optional(lambda: None)
+    @optional(lambda: None)
     def incumbent(self, target: Target, spec: Spec) -> Incumbent | None:
         """Return the best stored program of a Spec whose optimality is unproven, or None."""
         return find_incumbent(self.file, target, spec)
 
-    @_optional(list)
+    @optional(list)
     def measured(self, target: Target, spec: Spec) -> list[Measured]:
         """Return the programs of a Spec that were measured to be the fastest, one for each kind of machine."""
         return [one for _, one in measured.specs(self.file, target.full_name, spec)]

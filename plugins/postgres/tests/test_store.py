@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from morello.db.default import database, open_store
 from morello.db.export_import import export_lines
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
+from morello.ir.impl import Impl, Node
 from morello.search.budget import SearchBudget
 from tools.postgres import PASSWORD, Server
 
@@ -69,6 +73,7 @@ def test_other_answers_of_a_target_are_copied_where_a_spec_is_not_solved(postgre
     assert store.program(part.target, part.spec) == part.impl
 
 
+@pytest.mark.slow
 def test_a_solved_spec_needs_neither_server_nor_psycopg(postgres: Server, machine) -> None:
     address = postgres.address()
     solve(open_store(address))
@@ -88,6 +93,7 @@ assert "morello_postgres" in sys.modules and "psycopg" not in sys.modules
         postgres.start()
 
 
+@pytest.mark.slow
 def test_work_goes_on_without_the_server_and_is_sent_later(postgres: Server, machine) -> None:
     store = open_store(postgres.address())
     solve(store)
@@ -106,6 +112,18 @@ def test_work_goes_on_without_the_server_and_is_sent_later(postgres: Server, mac
     machine("second")
     again, nothing = solve(open_store(postgres.address("reader")), OTHER)
     assert (again.impl, nothing) == (first.impl, 0)
+
+
+def test_a_lost_connection_is_opened_again(postgres: Server, machine) -> None:
+    store = open_store(postgres.address())
+    solve(store)
+    postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'owner'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotSaved)
+        first, _ = solve(store, OTHER)
+    machine("second")
+    assert open_store(postgres.address("reader")).program(first.target, first.spec) is None
+    assert solve(open_store(postgres.address("reader")), OTHER)[1] == 0
 
 
 def test_a_reader_stores_nothing_on_the_server(postgres: Server, machine) -> None:
@@ -138,6 +156,62 @@ def test_a_replica_is_read(postgres: Server, machine) -> None:
         solve(open_store(both), OTHER)
     machine("fourth")
     assert solve(open_store(postgres.address()), OTHER)[1] == 0
+
+
+@pytest.mark.slow
+def test_many_writers_lose_nothing(postgres: Server, machine) -> None:
+    goals = [morello.goal(f"FillZero({size}, L1, serial)", target="x86_avx2") for size in range(1, 17)]
+    solved = [goal.synthesize(db=False) for goal in goals]
+    stores: list[SpecStore] = []
+    for number in range(8):
+        machine(f"machine {number}")
+        stores.append(open_store(postgres.address()))
+
+    def work(store: SpecStore, mine: list[morello.Goal]) -> None:
+        for goal in mine:
+            store.remember(goal.target, goal.impl)
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(8) as pool:
+        warnings.simplefilter("error", NotSaved)
+        waiting = [pool.submit(work, store, solved[i:] + solved[:i]) for i, store in enumerate(stores)]
+        for one in waiting:
+            one.result()
+    machine("reader")
+    store = open_store(postgres.address("reader"))
+    store.prepare(goals[0].target, [goal.spec for goal in goals])
+    assert [store.program(goal.target, goal.spec) for goal in goals] == [goal.impl for goal in solved]
+    assert int(postgres.sql("SELECT count(*) FROM morello_boxes")) <= len(goals)
+
+
+def test_the_statements_of_a_compile(postgres: Server, machine) -> None:
+    text = "Matmul(1×4×4×8, (u8, GL), (u8, GL), (u8, GL), serial)"
+    first, _ = solve(open_store(postgres.address()), text)
+    postgres.configure(log_statement="all")
+    try:
+        wait_for(lambda: postgres.sql("SHOW log_statement") == "all")
+        log = postgres.folder / "log"
+        counts: list[int] = []
+        machine("second")
+        store = open_store(postgres.address("reader"))
+        for _ in range(2):
+            start = log.stat().st_size
+            solve(store, text)
+            counts.append(log.read_bytes()[start:].count(b"LOG:  "))
+    finally:
+        postgres.configure(log_statement="none")
+    # The greeting, and a look-up for each level of the program; nothing once it is here.
+    assert counts == [1 + depth(first.impl), 0]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def depth(impl: Impl) -> int:
+    return 1 + max((depth(child) for child in impl.children), default=0) if isinstance(impl, Node) else 0
 
 
 def test_a_role_that_may_not_make_the_tables(postgres: Server, machine) -> None:
@@ -203,7 +277,7 @@ def test_rows_that_break_a_rule_are_refused(postgres: Server, machine) -> None:
     first, _ = solve(open_store(postgres.address()))
     postgres.sql("UPDATE morello_boxes SET denominator = 0")
     machine("second")
-    store = open_store(postgres.address("reader"))
+    store = open_store(postgres.address("owner"))
     with pytest.warns(NotSaved, match="is refused, 'Matmul .*not a fraction") as caught:
         again, searched = solve(store)
     assert sum("refused" in str(one.message) for one in caught) == 1
@@ -235,7 +309,7 @@ def test_a_wrong_server_changes_no_result(change: str, postgres: Server, machine
 def test_contradictions_are_reported_and_stop_nothing(postgres: Server, machine) -> None:
     solved = open_store(postgres.address())
     first, _ = solve(solved)
-    postgres.sql("UPDATE morello_boxes SET numerator = numerator + 1")
+    postgres.sql("UPDATE morello_boxes SET numerator = numerator * 7")
     machine("second")
     store = open_store(postgres.address())
     SpecStore.add_tables(store, SpecStore(solved.path).tables())
@@ -247,6 +321,7 @@ def test_contradictions_are_reported_and_stop_nothing(postgres: Server, machine)
     assert store.program(first.target, first.spec) == first.impl
 
 
+@pytest.mark.slow
 def test_unproven_programs_are_shared(postgres: Server, machine) -> None:
     text, budget = "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)", SearchBudget(expansions=10)
     goal = morello.goal(text, target="x86_avx2")
@@ -262,6 +337,7 @@ def test_unproven_programs_are_shared(postgres: Server, machine) -> None:
         assert (found.low > 1, found.expansions > 0) == (trust == "yes", trust == "yes")
 
 
+@pytest.mark.slow
 def test_commands_act_on_the_server(postgres: Server, machine, cli, write, tmp_path: Path) -> None:
     address = postgres.address()
     kept = str(tmp_path / "kept.db")

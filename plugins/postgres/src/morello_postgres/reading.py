@@ -25,7 +25,7 @@ from morello_postgres.server import Connection
 _POINTS = 2000
 #: The most rectangles that contain these points, and that are read at once for a fingerprint.
 _MOST_FOUND = 100_000
-MOST_PULLED = 100_000
+MOST_PULLED = 50_000
 _LOOK_UP: LiteralString = f"""SELECT q.i, t.steps[b.step + 1], {COLUMNS}
     FROM unnest(%s::int[], %s::bytea[], %s::text[]) AS q (i, digest, point)
     JOIN morello_tables t ON t.digest = q.digest

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -58,7 +59,7 @@ class Server:
         self._inherited: list[Connection] = []
 
     def run(self, work: Callable[[Connection], _T], *, write: bool) -> _T:
-        """Return what a function of a connection returns, called in a transaction.
+        """Return what a function of a connection returns. To write, it is called in a transaction.
 
         It may be called several times: after a conflict with another transaction, and after a lost connection. Raises
         Unavailable, ReadOnly, and MorelloError for a database that cannot be used.
@@ -68,7 +69,7 @@ class Server:
                 known = self._known(write)
                 try:
                     connection = known or self._connect(write)
-                    with connection.transaction():
+                    with connection.transaction() if write else nullcontext():
                         return work(connection)
                 except psycopg.Error as error:
                     lost = self._dropped(write)

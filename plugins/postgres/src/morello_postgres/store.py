@@ -21,7 +21,7 @@ from morello.db.fingerprint import fingerprint
 from morello.db.measured import MachineKind, Measured, parse_measured
 from morello.db.program_texts import ProgramText, read_programs, rebuilt, spec_text, write_program
 from morello.db.programs import WrongAnswer, parts
-from morello.db.store import Conflict, SpecStore, preference
+from morello.db.store import Conflict, SpecStore, optional, preference
 from morello.db.tables import AnswerTable, write_tables
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
@@ -101,8 +101,10 @@ class PostgresStore(SpecStore):
 
     def close(self) -> None:
         """Send what is waiting, and close the connections; they are opened again when needed."""
-        if not self.failed:
+        try:
             self._flush()
+        except MorelloError as error:
+            self._warn("outbox", f"answers are not sent: {error}")
         if self._connected:
             self._connected.close()
         if self._sent_later:
@@ -112,9 +114,10 @@ class PostgresStore(SpecStore):
 
     # Reading
 
+    @optional(lambda: None)
     def prepare(self, target: Target, specs: Iterable[Spec]) -> None:
         """Copy answers of the server that may help to solve Specs; send what is waiting."""
-        if self.failed or self.file.in_snapshot:
+        if self.file.in_snapshot:
             return
         key, now = fingerprint(target), time.monotonic()
         asked = [one for one in dict.fromkeys(specs) if now - self._prepared.get((key, one), -_AGAIN) >= _AGAIN]
@@ -199,7 +202,7 @@ class PostgresStore(SpecStore):
 
     def _take(self, tables: Sequence[AnswerTable]) -> None:
         """Store answers of the server in the local file. Those that contradict it are left out, with a warning."""
-        if not tables or self.failed:
+        if not tables:
             return
         try:
             super().add_tables(tables)
@@ -274,7 +277,7 @@ class PostgresStore(SpecStore):
 
     def _flush(self) -> None:
         """Send what is in the outbox; what is sent leaves it."""
-        if not self._outbox_path.exists() or self._read_only or time.monotonic() < self._retry_at:
+        if self.failed or not self._outbox_path.exists() or self._read_only or time.monotonic() < self._retry_at:
             return
         with self._outbox.file.reading() as connection:
             sums = connection.execute("SELECT fingerprint, labels, crc FROM tables").fetchall()
@@ -331,7 +334,8 @@ class PostgresStore(SpecStore):
             self._copy = store, folder
 
             def read(connection: Connection) -> None:
-                with store.file.writing():
+                with store.file.writing(), connection.transaction():
+                    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                     write_tables(store.file, [*all_tables(connection, self._refuse)])
                     for row in programs(connection, "TRUE"):
                         write_program(store.file, row)
