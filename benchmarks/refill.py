@@ -12,6 +12,7 @@ seconds of CPU.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import tempfile
 import time
@@ -29,7 +30,6 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from morello.api.precomputing import batches, specs_up_to
 from morello.db.answers import AnswerBlock, AnswerKind
 from morello.db.boxes import to_limits, to_sizes
 from morello.db.database_cache import DatabaseCache
@@ -37,6 +37,7 @@ from morello.db.fingerprint import fingerprint
 from morello.db.labels import read
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
+from morello.frontend.diagnostics import SourceError
 from morello.frontend.parser import family, parse_spec
 from morello.ir.impl import CostAndPeak, Node, combine, cost_and_peak
 from morello.ir.spec import LogicalSpec, Spec
@@ -325,11 +326,14 @@ def solve(store: SpecStore, target: Target, bound: int) -> int:
     for text, smaller in FAMILIES:
         one = family(text, target)
         rank = len(one.spec.shape) - one.implicit_dims
-        sizes = [1, *[bound // smaller] * 3] if rank == 4 else [bound] * rank
-        specs = specs_up_to("x".join(map(str, sizes)), one)
-        search = SearchSession(target, cache=DatabaseCache(store))
-        for batch in batches(specs):
-            search.solve_all(batch)
+        powers = [1 << bit for bit in range((bound // smaller).bit_length())]
+        shapes = itertools.product(*([[1], powers, powers, powers] if rank == 4 else [powers] * rank))
+        specs: list[Spec] = []
+        for shape in sorted(shapes, key=math.prod, reverse=True):
+            # Some layouts take no single rows.
+            with suppress(SourceError):
+                specs.append(one.at(shape))
+        SearchSession(target, cache=DatabaseCache(store)).solve_all(list(dict.fromkeys(specs)))
         count += len(specs)
     return count
 

@@ -1,6 +1,6 @@
 """Estimate a database for many users: Specs that models ask for, caches, refills, and what an answer takes.
 
-    python benchmarks/scale.py requests [--exponent 1.0] [--lengths powers|any] [--requests 30000] [--seed 0]
+    python benchmarks/scale.py requests [--exponent 1.0] [--lengths powers|any] [--requests 100000] [--seed 0]
     python benchmarks/scale.py sample [--goals 24] [--seed 0]
     python benchmarks/scale.py tables [--most 100000]
 
@@ -330,8 +330,8 @@ def main() -> None: ...
 @main.command("requests")
 @click.option("--exponent", default=1.0, show_default=True, help="Of the popularity of all choices.")
 @click.option("--lengths", type=click.Choice(["powers", "any"]), default="powers", help="Lengths of sequences.")
-@click.option("--requests", "count", default=30_000, show_default=True, help="Requests for whole models.")
-@click.option("--seconds", default=5.0, show_default=True, help="Seconds of CPU for a new Spec (see `sample`).")
+@click.option("--requests", "count", default=100_000, show_default=True, help="Requests for whole models.")
+@click.option("--seconds", default=6.0, show_default=True, help="Seconds of CPU for a new Spec (see `sample`).")
 @click.option("--seed", default=0, show_default=True)
 def requests_command(exponent: float, lengths: str, count: int, seconds: float, seed: int) -> None:
     """Simulate users who compile models."""
