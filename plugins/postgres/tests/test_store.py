@@ -16,6 +16,7 @@ import morello
 from morello.db.answers import AnswerKind
 from morello.db.default import database, open_store
 from morello.db.export_import import export_lines
+from morello.db.measured import MachineKind, Measured
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl, Node
@@ -335,6 +336,26 @@ def test_unproven_programs_are_shared(postgres: Server, machine) -> None:
         assert found
         assert found.impl == first.impl
         assert (found.low > 1, found.expansions > 0) == (trust == "yes", trust == "yes")
+
+
+def test_measured_programs_of_a_trusted_server_are_used(postgres: Server, machine) -> None:
+    goal = morello.goal(OTHER, target="x86_avx2")
+    kind = MachineKind(cpu="zen4", compiler="gcc 12", threads=1)
+    best = Measured(
+        machine=kind, schedule="select MemsetZero", key="a", value=1.0, spread=0.1, start=2.0, gain=2.0, samples=9
+    )
+    owner = open_store(postgres.address())
+    owner.keep_measured(goal.target, goal.spec, best)
+    for trust, found in (("no", []), ("yes", [best])):
+        machine(trust)
+        store = open_store(postgres.address("writer", trust=trust))
+        store.prepare(goal.target, [goal.spec])
+        assert store.measured(goal.target, goal.spec) == found
+    owner.forget_measured(goal.target, goal.spec, kind)
+    machine("last")
+    store = open_store(postgres.address("writer", trust="yes"))
+    store.prepare(goal.target, [goal.spec])
+    assert store.measured(goal.target, goal.spec) == []
 
 
 @pytest.mark.slow

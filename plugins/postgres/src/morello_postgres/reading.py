@@ -50,7 +50,7 @@ def found_tables(
         points = ["{" + ",".join(map(str, _point(spec, target))) + "}" for spec in some]
         keys = [digest(owner.fingerprint, one) for one in labels]
         rows: dict[int, list[Any]] = defaultdict(list)
-        for i, step, *row in connection.execute(_LOOK_UP, ([*range(len(some))], keys, points, _MOST_FOUND)):
+        for i, step, *row in _rows(connection, _LOOK_UP, ([*range(len(some))], keys, points), _MOST_FOUND):
             # Each row brings its own step.
             rows[i].append((*row[:4], -1 if step is None else len(rows[i]), row[5], step or "-"))
         for i in sorted(rows):
@@ -58,6 +58,12 @@ def found_tables(
             table, _ = accepted(owner, labels[i], steps, [row[:-1] for row in rows[i]], refuse)
             if table is not None:
                 yield some[i], table
+
+
+def _rows(connection: Connection, query: LiteralString, values: tuple[Any, ...], most: int) -> Iterator[Any]:
+    """Yield the rows of a query as they come. A server may send more than it is asked for, which is left."""
+    with connection.cursor() as cursor:
+        yield from itertools.islice(cursor.stream(query, (*values, most)), most + 1)
 
 
 def _point(spec: Spec, target: Target) -> list[int]:
@@ -79,9 +85,8 @@ def changed_tables(
     kinds = [0] if settled_only else [0, 1, 2]
     rows: dict[int, list[Any]] = defaultdict(list)
     last, count = 0, 0
-    for number, written, *box in connection.execute(
-        _CHANGED, (owner.fingerprint, str(min(since, horizon)), kinds, MOST_PULLED)
-    ):
+    values = owner.fingerprint, str(min(since, horizon)), kinds
+    for number, written, *box in _rows(connection, _CHANGED, values, MOST_PULLED):
         rows[number].append(box)
         last, count = int(written), count + 1
     tables: list[AnswerTable] = []
@@ -94,7 +99,7 @@ def changed_tables(
             refuse(labels, None, error)
             continue
         tables += [table] if table is not None else []
-    return tables, min(horizon, last) if count == MOST_PULLED else horizon
+    return tables, min(horizon, last) if count >= MOST_PULLED else horizon
 
 
 def all_tables(connection: Connection, refuse: Refuse) -> Iterator[AnswerTable]:

@@ -169,4 +169,6 @@ class Server:
 
 
 def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    """Return the first line of a message, which may be the server's, without characters that terminals obey."""
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    return "".join(one if one.isprintable() else "?" for one in text)
