@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -113,14 +114,17 @@ def _follow_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def cluster(scheduler: str, jobs: int | None) -> Workers:
-    """Return the workers of a scheduler: a name, or an address. Raises MorelloError without a plugin for it."""
+def cluster(scheduler: str) -> Callable[[int | None], Workers]:
+    """Return what makes the workers of a scheduler, a name or an address, of the number of those that it may start.
+
+    Raises MorelloError without a plugin for the scheduler.
+    """
     found = {one.name: one for one in importlib.metadata.entry_points(group=ENTRY_POINTS)}
     entry = found.get(scheduler.partition("://")[0])
     if entry is None:
         known = f"installed are {', '.join(sorted(found))}" if found else "pip install 'morello[cluster]'"
         raise MorelloError(f"no installed plugin has the scheduler {scheduler}", known)
-    return entry.load()(scheduler, jobs)
+    return partial(entry.load(), scheduler)
 
 
 def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBudget, jobs: int) -> list[Goal]:

@@ -1,0 +1,1 @@
+"""Searches on a cluster of Dask: the schedulers of `morello precompute --scheduler`."""
