@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import attrs
 import click
@@ -118,7 +119,7 @@ def _precomputed(
     shapes: Mapping[api.Family, api.Shapes], store: api.SpecStore, options: WorkerOptions
 ) -> api.Precomputation:
     jobs, scheduler = options.jobs or 1, options.scheduler
-    start = api.cluster(scheduler) if scheduler else api.Processes
+    start = partial(api.cluster(scheduler), options.jobs) if scheduler else partial(api.Processes, jobs)
     if scheduler is None and jobs == 1:
         return api.precompute(shapes, store, options.memory)
     if scheduler not in (None, "local") and not api.is_address(store.address):
@@ -127,5 +128,5 @@ def _precomputed(
             "give the address of a server, such as --db postgresql://HOST/NAME",
         )
     memory = options.memory // jobs if scheduler in (None, "local") else None
-    with start(options.jobs if scheduler else jobs) as workers:
+    with start() as workers:
         return api.precompute(shapes, store, memory, workers)

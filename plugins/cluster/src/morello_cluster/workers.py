@@ -14,7 +14,7 @@ from typing import Any
 
 import dask.config
 from distributed import Client, LocalCluster, get_worker
-from distributed.deploy import Cluster
+from distributed.deploy.cluster import Cluster
 from distributed.scheduler import KilledWorker
 
 from morello.api import Workers
@@ -105,7 +105,13 @@ def local(_: str, jobs: int | None) -> Workers:
     """Return `jobs` processes of this machine, which Dask restarts when they die."""
     count = jobs or 1
     # Workers log what they lose when the cluster closes.
-    options: dict[str, Any] = {"silence_logs": logging.CRITICAL, "n_workers": count, "threads_per_worker": 1, "memory_limit": None, "dashboard_address": ":0"}
+    options: dict[str, Any] = {
+        "silence_logs": logging.CRITICAL,
+        "n_workers": count,
+        "threads_per_worker": 1,
+        "memory_limit": None,
+        "dashboard_address": ":0",
+    }
     # The certificates keep other users of the machine out.
     return _started(lambda: LocalCluster(host="127.0.0.1", protocol="tls", security=True, **options), count)
 
@@ -113,7 +119,7 @@ def local(_: str, jobs: int | None) -> Workers:
 def slurm(_: str, jobs: int | None) -> Workers:
     """Return up to `jobs` workers in jobs of Slurm, by Dask's configuration in jobqueue.yaml."""
     try:
-        from dask_jobqueue import SLURMCluster
+        from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
         raise _missing("slurm") from error
     return _adaptive(SLURMCluster, jobs)
@@ -122,7 +128,7 @@ def slurm(_: str, jobs: int | None) -> Workers:
 def kubernetes(_: str, jobs: int | None) -> Workers:
     """Return up to `jobs` workers in pods of Kubernetes, by Dask's configuration in kubernetes.yaml."""
     try:
-        from dask_kubernetes.operator import KubeCluster
+        from dask_kubernetes.operator import KubeCluster  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise _missing("kubernetes") from error
     return _adaptive(KubeCluster, jobs)
@@ -132,7 +138,7 @@ def _missing(extra: str) -> MorelloError:
     return MorelloError(f"the scheduler {extra} is not installed", f"pip install 'morello-cluster[{extra}]'")
 
 
-def _adaptive(kind: Callable[[], Cluster], jobs: int | None) -> Workers:
+def _adaptive(kind: Any, jobs: int | None) -> Workers:
     def make() -> Cluster:
         cluster = kind()
         cluster.adapt(minimum=0, maximum=jobs or 1)
