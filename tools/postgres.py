@@ -161,14 +161,14 @@ class Server:
                 replica.stop()
 
     @contextmanager
-    def small_disk(self, size: str) -> Iterator[bool]:
-        """Within a block, keep the database on a disk of this size; yield False where none may be mounted."""
+    def small_disk(self, size: str) -> Iterator[Path | None]:
+        """Within a block, keep the database on a small disk; yield its folder, or None if none may be mounted."""
         disk = self.folder / "disk"
         disk.mkdir()
         if subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True
         ).returncode:
-            yield False
+            yield None
             return
         elsewhere = attrs.evolve(self, database="template1")
         leave = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.database}';"
@@ -177,7 +177,7 @@ class Server:
             os.chown(disk, server_user()["user"], server_user()["group"])
             elsewhere.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
             elsewhere.sql(f"{move} small")
-            yield True
+            yield disk
         finally:
             elsewhere.sql(f"{move} pg_default; DROP TABLESPACE IF EXISTS small")
             subprocess.run(["umount", disk], check=True)

@@ -61,6 +61,9 @@ def writer(place: Path | str, start: int, step: int = 1, stop: int = 1 << 30) ->
     one = Writer(place, start, step, stop)
     try:
         yield one
+    except BaseException:
+        one.kill()
+        raise
     finally:
         one.wait(1 << 30)
 

@@ -37,9 +37,9 @@ def cache_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def newcomer(address: str, folder: Path) -> Iterator[SpecStore]:
-    """Yield the store of a client that has nothing of its own."""
+    """Yield all that a client gets from the server that has nothing of its own."""
     with cache_folder(folder / f"newcomer{next(_numbers)}"), closing(open_store(address)) as store:
-        yield store
+        yield store.whole()
 
 
 def require_all(address: str, folder: Path, numbers: Iterable[int]) -> None:
@@ -104,6 +104,10 @@ def together(server: Server, folder: Path, processes: int, pieces: int) -> Count
 
 def make_schema(server: Server, folder: Path) -> None:
     """Make the schema, as the owner of the database."""
-    with newcomer(server.address("owner", trust="yes"), folder) as store, warnings.catch_warnings():
+    with (
+        cache_folder(folder / "owner"),
+        closing(open_store(server.address(trust="yes"))) as store,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error", NotSaved)
         store.add(TARGET, piece(1 << 20))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -25,6 +26,8 @@ _OLDEST = 13
 #: "Mlo1": the advisory lock under which the tables are made.
 _LOCK = 0x4D6C6F31
 _ATTEMPTS = 5
+#: Seconds until a connection is ended because the server hangs, which TCP does not notice; a statement may take 60.
+PATIENCE = 180
 #: Seconds and milliseconds, unless the address says otherwise: a server that does not answer must not stop a command.
 _DEFAULTS = {
     "connect_timeout": "5",
@@ -69,7 +72,7 @@ class Server:
                 known = self._known(write)
                 try:
                     connection = known or self._connect(write)
-                    with connection.transaction() if write else nullcontext():
+                    with _patience(connection), connection.transaction() if write else nullcontext():
                         return work(connection)
                 except psycopg.Error as error:
                     lost = self._dropped(write)
@@ -114,7 +117,8 @@ class Server:
             options["target_session_attrs"] = "read-write" if write else "prefer-standby"
         connection = psycopg.connect(self.address.uri, autocommit=True, prepare_threshold=None, **options)
         try:
-            self._greet(connection)
+            with _patience(connection):
+                self._greet(connection)
         except BaseException:
             connection.close()
             raise
@@ -166,6 +170,19 @@ class Server:
         if isinstance(error, psycopg.OperationalError):
             return Unavailable(what, "check host, port, role and network; psql takes the same address")
         return MorelloError(what, "check the tables whose names begin with morello_")
+
+
+@contextmanager
+def _patience(connection: Connection) -> Iterator[None]:
+    """Within a block, end the connection after PATIENCE seconds."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        timer = threading.Timer(PATIENCE, end.shutdown, (socket.SHUT_RDWR,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _line(error: BaseException) -> str:
