@@ -26,7 +26,7 @@ PAGES = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("architecture", "bounds", "c", "database", "departures", "language", "mappers", "python", "tuning")
+        for name in "architecture bounds c database departures language mappers python sharing tuning".split()
     ),
 ]
 for folder in ("design", "tutorials"):

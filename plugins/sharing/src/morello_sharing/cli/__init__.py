@@ -1,0 +1,1 @@
+"""The commands `morello db push` and `morello db pull`."""
