@@ -1,22 +1,27 @@
 """The effort of precomputing many products, measured on samples.
 
-    python benchmarks/cluster.py [--samples 8] [--target x86_avx2]
+    python benchmarks/cluster.py [--samples 8] [--target x86_avx2] [--workers 1000 --scale 1]
 
 The products are those of f32 up to 256×256×256 with sizes that are multiples of 8, or odd and below 64. The first table
 has CPU seconds a Spec for groups that share tables, the second an estimate for all products: lines of n are drawn from
 four strata by the product of m and k, each solved as a task of `morello precompute` with a database of its own.
+With --workers, times drawn from these samples are replayed: each task sleeps, times --scale, on Dask's own scheduler
+with simulated workers, which share its process.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from distributed import Client, LocalCluster
 
 from morello import api
 from morello.api.precomputing import Counts, solve_group
@@ -65,10 +70,21 @@ def estimate(seconds: Sequence[Sequence[float]], lines: int) -> tuple[float, flo
     return total, math.sqrt(variance)
 
 
+def replay(tasks: Sequence[float], workers: int, scale: float) -> float:
+    """Return the seconds, unscaled, in which simulated workers do tasks that take so many seconds."""
+    options = {"processes": False, "dashboard_address": ":0", "memory_limit": None, "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=workers, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
+        began = time.perf_counter()
+        client.gather(client.map(time.sleep, [scale * one for one in tasks], pure=False))
+        return (time.perf_counter() - began) / scale
+
+
 @click.command()
 @click.option("--samples", default=8, show_default=True, help="Lines for each of the four strata.")
 @click.option("--target", default="x86_avx2", show_default=True)
-def main(samples: int, target: str) -> None:
+@click.option("--workers", multiple=True, type=int, help="Simulate so many workers.")
+@click.option("--scale", default=1.0, show_default=True, help="Seconds of sleep for each second of a simulated task.")
+def main(samples: int, target: str, workers: Sequence[int], scale: float) -> None:
     """Measure what groups share, and estimate the effort for all products."""
     chance = random.Random(43)
     (family,) = api.parse_families(SPEC, target).values()
@@ -87,6 +103,10 @@ def main(samples: int, target: str) -> None:
     total, error = estimate(seconds, len(pairs))
     specs = len(pairs) * len(SIZES)
     click.echo(f"{specs:,} products: {total / 3600:.1f} ± {error / 3600:.1f} core hours (standard error)")
+    tasks = sorted((chance.choice(one) for one in seconds for _ in range(size)), reverse=True)
+    for count in workers:
+        took = replay(tasks, count, scale)
+        click.echo(f"{count:,} simulated workers: {took:.0f} s, efficiency {sum(tasks) / count / took:.2f}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cluster import SIZES, estimate, line, ways
+from cluster import SIZES, estimate, line, replay, ways
 
 
 def test_groups_are_of_the_aim() -> None:
@@ -22,3 +22,10 @@ def test_the_estimate_weighs_strata() -> None:
     assert total == pytest.approx(50 * 2 + 50 * 10)
     assert error == pytest.approx(50.0)  # the mean of 1 and 3 has the standard error 1
     assert estimate([[4.0] * 8], 10) == (40.0, 0.0)
+
+
+@pytest.mark.slow
+def test_simulated_workers_share_tasks() -> None:
+    tasks = [1.0] * 8
+    assert 2 <= replay(tasks, 4, 0.5) < replay(tasks, 1, 0.5)
+    assert replay(tasks, 1, 0.5) >= 8
