@@ -254,7 +254,11 @@ class Goal:
                 whole = confined(self.target, allowed)
                 store.prepare(whole, [spec])
                 stack.enter_context(store.snapshot())
-                if known := store.program(whole, spec):
+                unverified = (answer := store.find(whole, spec)) is not None and answer.unverified
+                skipped = unverified and budget is not None and budget.proves
+                if not skipped and (known := store.program(whole, spec)):
+                    if unverified:
+                        bounds[spec] = 1
                     return known
             try:
                 return search_in(store, spec, allowed)

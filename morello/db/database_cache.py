@@ -43,12 +43,17 @@ class DatabaseCache:
         self._coordinates: WeakKeyDictionary[Engine, dict[Key, dict[str, object]]] = WeakKeyDictionary()
         #: Whether search has got any answer.
         self.used = False
+        self._verified_only = False
         self._failed = False
         self._saved_at = self._bounds_saved_at = time.monotonic()
         self._target: Target
 
-    def attach(self, target: Target) -> bool:
-        self._target = target
+    @property
+    def unverified(self) -> bool:
+        return bool(self._unverified)
+
+    def attach(self, target: Target, *, verified_only: bool = False) -> bool:
+        self._target, self._verified_only = target, verified_only
         return self.store.has_any(target)
 
     def program(self, spec: Spec) -> Impl | None:
@@ -135,6 +140,8 @@ class DatabaseCache:
         if stored is None:
             return None
         boxes, space = stored.boxes, engine.directory.space_of(table)
+        if self._verified_only:
+            boxes = boxes.take(~boxes.unverified)
         coordinates = self._coordinates.setdefault(engine, {})
         if space.key not in coordinates:
             coordinates[space.key] = _coordinates_of(engine, space)
@@ -153,7 +160,7 @@ class DatabaseCache:
         """Pass the best answer to a cell. An unverified one counts only if its program can be built. Raises Damaged."""
         spec = engine.directory.spec(cell)
         for found in self.store.answers(engine.target, spec):
-            if found.unverified and self.store.program(engine.target, spec) is None:
+            if found.unverified and (self._verified_only or self.store.program(engine.target, spec) is None):
                 continue
             if found.unverified:
                 self._unverified.add(engine)

@@ -19,8 +19,16 @@ from morello.search.solve.solver import Answers, Solver
 class SolutionCache(Answers, Protocol):
     """Stores what engines solve, and returns it to later searches."""
 
-    def attach(self, target: Target) -> bool:
-        """Return whether any answer for a target is stored. Called before an engine is made."""
+    @property
+    def unverified(self) -> bool:
+        """Return whether an answer that search has used is unverified, so that its bounds are claims."""
+        ...
+
+    def attach(self, target: Target, *, verified_only: bool = False) -> bool:
+        """Return whether any answer for a target is stored. Called before an engine is made.
+
+        With `verified_only`, engines get no unverified answers.
+        """
         ...
 
     def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:

@@ -160,7 +160,7 @@ class SearchSession:
         self._goal, self._budget = spec, budget.start()
         try:
             if self.cache:
-                self.cache.attach(self.target)
+                self.cache.attach(self.target, verified_only=budget.proves)
                 if stored := self.cache.incumbent(spec):
                     self.incumbents.add(stored)
                     if stored.meets(budget):
@@ -175,6 +175,8 @@ class SearchSession:
                     raise
                 used = (budget.expansions or 0) if isinstance(ended, SpaceTooLarge) else 0
                 found = attrs.evolve(known, expansions=used)
+            if self.cache and self.cache.unverified:
+                found = attrs.evolve(found, low=1)
             if found.low < found.cost:
                 found = attrs.evolve(found, expansions=max(1, found.expansions))
                 self._store(found)
@@ -363,7 +365,8 @@ class SearchSession:
             tables = before.search_tables if same else None
             # Two engines never take memory at once.
             self._solver = before = None
-        recalls = self.cache is not None and self.cache.attach(self.target)
+        verified_only = self._goal is not None and self._budget.proves
+        recalls = self.cache is not None and self.cache.attach(self.target, verified_only=verified_only)
         kept, self._kept = self._kept, None
         if kept and kept.seeds == [*self._seeds] and kept.ceilings == self._ceilings:
             self._solver = self._with(kept.renewed(recalls))

@@ -19,6 +19,7 @@ from morello.db.store import Conflict, SpecStore
 from morello.ir.impl import Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.search.budget import SearchBudget
 
 TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
 
@@ -87,6 +88,23 @@ def test_unverified_programs_are_used_and_marked(solved: tuple[morello.Goal, Spe
     rows = sum(len(table.boxes) for table in store.tables())
     assert marks(store) == rows > 1
     assert marks(theirs) == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_optimality_that_rests_on_unverified_answers_is_not_claimed(
+    whole: bool, solved: tuple[morello.Goal, SpecStore], tmp_path: Path
+) -> None:
+    first, theirs = solved
+    _, others = parts(first.impl)
+    store = merged(tmp_path / "a.db", theirs) if whole else store_of(tmp_path / "a.db", first.target, others)
+    used = goal().synthesize(db=store)
+    assert used.impl == first.impl
+    assert used.low == 1
+    assert used.proof == "not known how close to the optimum"
+    proven = goal().synthesize(db=store, budget=SearchBudget())
+    assert proven.low == cost_and_peak(first.impl).cost
+    assert proven.proof == "optimal"
+    assert goal().synthesize(db=store).proof == "optimal"
 
 
 def test_marks_survive_text_and_trusted_merging(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
