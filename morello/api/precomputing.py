@@ -30,8 +30,9 @@ from morello.interrupt import completed
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
-from morello.progress import Display, kept_in, line
+from morello.progress import Display, kept_in, line, short
 from morello.search.budget import MemoryLimitReached, budget_guard
+from morello.search.progress import Progress
 from morello.search.session import SearchSession
 from morello.untrusted import read_file
 
@@ -154,7 +155,12 @@ class Counts:
 
 
 def solve_group(
-    family: Family, shapes: Shapes, db: DatabaseLike, memory: int | None, sources: Mapping[str, str]
+    family: Family,
+    shapes: Shapes,
+    db: DatabaseLike,
+    memory: int | None,
+    sources: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None,
 ) -> Counts:
     """Solve the Specs that a database has no answer to, with the same tables, and store the answers; return counts.
 
@@ -172,7 +178,7 @@ def solve_group(
             specs.setdefault(family.at(shape))
     assert store
     store.prepare(target, specs)
-    search = SearchSession(target, cache=DatabaseCache(store))
+    search = SearchSession(target, progress=progress, cache=DatabaseCache(store))
 
     def answered(spec: Spec) -> bool:
         found = store.find(target, spec)
@@ -224,6 +230,8 @@ class Precomputation(Display):
         self.store, self.workers = store, workers
         self.count, self.counts = 0, Counts()
         self.failed: list[tuple[Spec, Exception]] = []
+        #: The search of this process.
+        self._progress = Progress(0, 0.0)
 
     def run(self, shapes: Mapping[Family, Shapes], memory: int | None = None) -> None:
         """Solve Specs. Raises MorelloError if answers cannot be stored."""
@@ -231,7 +239,8 @@ class Precomputation(Display):
         sources = {one.target: fingerprint_parts(one.target) for one in shapes}
         if self.workers is None:
             for one, group in groups(shapes, 1):
-                self._note(one, group, partial(solve_group, one, group, self.store, memory, sources[one.target]))
+                task = partial(solve_group, one, group, self.store, memory, sources[one.target], self._set_progress)
+                self._note(one, group, task)
             return
         waiting: dict[Future[Counts], tuple[Family, Shapes]] = {}
         for one, group in groups(shapes, self.workers.count()):
@@ -253,8 +262,11 @@ class Precomputation(Display):
             self.count -= len(group) - done.known - done.done
             self.counts += done
 
+    def _set_progress(self, progress: Progress) -> None:
+        self._progress = progress
+
     def describe(self) -> str:
-        parts: list[str] = []
+        parts = [f"{short(self._progress.solved)} parts solved"] if self._progress.solved else []
         known, done = self.counts.known, self.counts.done
         if done:
             left = (self.count - known - done) * self.seconds / done

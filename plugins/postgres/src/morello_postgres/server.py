@@ -46,7 +46,11 @@ class Unavailable(MorelloError):
 
 
 class ReadOnly(MorelloError):
-    """A role or a server that may not write."""
+    """A role that may not write, or a standby, which can become the primary."""
+
+    def __init__(self, message: str, hint: str, *, standby: bool):
+        super().__init__(message, hint)
+        self.standby = standby
 
 
 class Server:
@@ -166,7 +170,8 @@ class Server:
     def _fault(self, error: psycopg.Error) -> MorelloError:
         what = f"database {self.address.name}: {_line(error)}"
         if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
-            return ReadOnly(what, "use a role that may write, at a server that is no replica")
+            standby = isinstance(error, errors.ReadOnlySqlTransaction)
+            return ReadOnly(what, "use a role that may write, at a server that is no replica", standby=standby)
         if isinstance(error, psycopg.OperationalError):
             return Unavailable(what, "check host, port, role and network; psql takes the same address")
         return MorelloError(what, "check the tables whose names begin with morello_")

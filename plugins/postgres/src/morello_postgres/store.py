@@ -395,7 +395,8 @@ class PostgresStore(SpecStore):
             if not write:
                 raise
             self._read_only = True
-            self._empty_outbox()
+            if not error.standby:
+                self._empty_outbox()
             self._warn("read-only", f"answers are stored here, and not on the server: {error}")
         except Conflict:
             raise
