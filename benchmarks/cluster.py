@@ -1,12 +1,12 @@
 """The effort of precomputing many products, measured on samples.
 
-    python benchmarks/cluster.py [--samples 8] [--target x86_avx2] [--workers 1000 --scale 1]
+    python benchmarks/cluster.py [--samples 8] [--target x86_avx2] [--workers 1000]
 
 The products are those of f32 up to 256×256×256 with sizes that are multiples of 8, or odd and below 64. The first table
 has CPU seconds a Spec for groups that share tables, the second an estimate for all products: lines of n are drawn from
 four strata by the product of m and k, each solved as a task of `morello precompute` with a database of its own.
-With --workers, times drawn from these samples are replayed: each task sleeps, times --scale, on Dask's own scheduler
-with simulated workers, which share its process.
+With --workers, times drawn from these samples are replayed: each task sleeps on Dask's own scheduler with simulated
+workers, threads in its process. Times are scaled so that a replay takes about a minute, which adds to the overhead.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from morello.db.fingerprint import fingerprint_parts
 SPEC = "Matmul(1×1×1×1, (f32, GL), (f32, GL), (f32, GL), serial)"
 SIZES = api.parse_sizes("8-256/8,1-63/2")
 STRATA = 4
+#: Processes of Dask that are simulated: each has as many threads as are needed for all workers.
+HOSTS = 10
 
 Shape = tuple[int, ...]
 
@@ -70,10 +72,14 @@ def estimate(seconds: Sequence[Sequence[float]], lines: int) -> tuple[float, flo
     return total, math.sqrt(variance)
 
 
-def replay(tasks: Sequence[float], workers: int, scale: float) -> float:
-    """Return the seconds, unscaled, in which simulated workers do tasks that take so many seconds."""
+def replay(tasks: Sequence[float], workers: int, most: float = 60.0) -> float:
+    """Return the seconds in which simulated workers do tasks that take so many seconds, in about `most` seconds."""
+    scale, hosts = min(1.0, most * workers / sum(tasks)), min(workers, HOSTS)
     options = {"processes": False, "dashboard_address": ":0", "memory_limit": None, "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=workers, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(n_workers=hosts, threads_per_worker=workers // hosts, **options) as cluster,
+        Client(cluster) as client,
+    ):
         began = time.perf_counter()
         client.gather(client.map(time.sleep, [scale * one for one in tasks], pure=False))
         return (time.perf_counter() - began) / scale
@@ -83,8 +89,7 @@ def replay(tasks: Sequence[float], workers: int, scale: float) -> float:
 @click.option("--samples", default=8, show_default=True, help="Lines for each of the four strata.")
 @click.option("--target", default="x86_avx2", show_default=True)
 @click.option("--workers", multiple=True, type=int, help="Simulate so many workers.")
-@click.option("--scale", default=1.0, show_default=True, help="Seconds of sleep for each second of a simulated task.")
-def main(samples: int, target: str, workers: Sequence[int], scale: float) -> None:
+def main(samples: int, target: str, workers: Sequence[int]) -> None:
     """Measure what groups share, and estimate the effort for all products."""
     chance = random.Random(43)
     (family,) = api.parse_families(SPEC, target).values()
@@ -105,7 +110,7 @@ def main(samples: int, target: str, workers: Sequence[int], scale: float) -> Non
     click.echo(f"{specs:,} products: {total / 3600:.1f} ± {error / 3600:.1f} core hours (standard error)")
     tasks = sorted((chance.choice(one) for one in seconds for _ in range(size)), reverse=True)
     for count in workers:
-        took = replay(tasks, count, scale)
+        took = replay(tasks, count)
         click.echo(f"{count:,} simulated workers: {took:.0f} s, efficiency {sum(tasks) / count / took:.2f}")
 
 

@@ -27,5 +27,5 @@ def test_the_estimate_weighs_strata() -> None:
 @pytest.mark.slow
 def test_simulated_workers_share_tasks() -> None:
     tasks = [1.0] * 8
-    assert 2 <= replay(tasks, 4, 0.5) < replay(tasks, 1, 0.5)
-    assert replay(tasks, 1, 0.5) >= 8
+    assert 2 <= replay(tasks, 4, 1.0) < replay(tasks, 1, 4.0)
+    assert replay(tasks, 1, 4.0) >= 8

@@ -73,7 +73,7 @@ def s3() -> Iterator[str]:
     """The address of a bucket on this machine."""
     if not all(map(importlib.util.find_spec, ("s3fs", "moto", "flask_cors"))):
         pytest.skip("needs pip install 'morello-sharing[test]'")
-    from moto.server import ThreadedMotoServer
+    from moto.server import ThreadedMotoServer  # pyright: ignore[reportMissingImports]
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
