@@ -210,7 +210,7 @@ def _ratio(old: Floats, new: Floats) -> Fraction:
 
 @attrs.frozen
 class Carried:
-    """What the old answer to a Spec says under new costs.
+    """The claim that the old answer to a Spec supports under new costs.
 
     EXACT: the old program stays optimal. LOWER: no program costs less than `low`, 0 if nothing is known, and the old
     one costs `high`. NONE: there is still no program.
@@ -363,7 +363,7 @@ def fault(one: Carried, impl: Node | None) -> str | None:
 
 @attrs.frozen
 class Shares:
-    """What old answers say after a change: counts, the largest true excess of an old program, seconds of CPU."""
+    """The claims of old answers after a change: counts, the largest true excess of an old program, seconds of CPU."""
 
     answers: int
     proven: int

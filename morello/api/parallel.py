@@ -77,6 +77,8 @@ class Processes(Workers):
         try:
             return pool.submit(fn, *args, **kwargs).result()
         except BrokenProcessPool:
+            # Its thread would meet the end of this process.
+            pool.shutdown()
             pool = None
             if attempts == 1 or not self._jobs:
                 raise

@@ -146,7 +146,7 @@ class DatabaseFile:
 
     @property
     def in_snapshot(self) -> bool:
-        """Whether this thread is in a block of `snapshot`."""
+        """Return whether this thread is in a block of `snapshot`."""
         return getattr(self._local, "owner", None) == os.getpid() and self._local.snapshot is not None
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What is at an address: signed manifests, and the objects that they list."""
+"""The contents of an address: signed manifests, and the objects that they list."""
 
 from __future__ import annotations
 
