@@ -48,7 +48,7 @@ class Unavailable(MorelloError):
 class ReadOnly(MorelloError):
     """A role that may not write, or a standby, which can become the primary."""
 
-    def __init__(self, message: str, hint: str, *, standby: bool):
+    def __init__(self, message: str, hint: str, standby: bool = False):
         super().__init__(message, hint)
         self.standby = standby
 
