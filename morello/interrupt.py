@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # `guard` must run before slow imports
@@ -53,6 +52,9 @@ def result_of(future: Future[T]) -> T:
 
 def completed(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
     """Yield futures as they are done; Ctrl-C ends the wait."""
+    # `guard` must run before slow imports.
+    from queue import Empty, SimpleQueue
+
     done: SimpleQueue[Future[T]] = SimpleQueue()
     for future in futures:
         future.add_done_callback(done.put)

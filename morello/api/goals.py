@@ -378,13 +378,14 @@ class Goal:
 
 
 def prepare(goals: Iterable[Goal], db: SpecStore | None) -> None:
-    """Let a database get what may help to solve the open Specs of goals, before the first snapshot of it."""
+    """Prepare a database, if there is one, for the open Specs of goals, before the first snapshot of it."""
+    if db is None:
+        return
     open_specs: dict[Target, list[Spec]] = defaultdict(list)
-    for goal in goals if db else ():
+    for goal in goals:
         for leaf in leaves(goal.impl):
             open_specs[confined(goal.target, leaf.allowed)].append(leaf.spec)
     for target, specs in open_specs.items():
-        assert db
         db.prepare(target, specs)
 
 

@@ -180,12 +180,6 @@ def solve_group(
     store.prepare(target, specs)
     search = SearchSession(target, progress=progress, cache=DatabaseCache(store))
 
-    def answered(spec: Spec) -> bool:
-        found = store.find(target, spec)
-        if found is None or found.kind == AnswerKind.LOWER:
-            return False
-        return found.kind == AnswerKind.NONE or store.program(target, spec) is not None
-
     def solve(specs: Sequence[Spec]) -> None:
         try:
             search.solve_all(specs)
@@ -199,14 +193,14 @@ def solve_group(
                 search.reset()
                 solve(half)
 
-    todo, impossible = [spec for spec in specs if not answered(spec)], 0
+    todo, impossible = [spec for spec in specs if not store.is_solved(target, spec)], 0
     with warnings.catch_warnings(), budget_guard(memory):
         warnings.simplefilter("error", NotSaved)
         try:
             if todo:
                 solve(todo)
             for spec in todo:
-                if not answered(spec):
+                if not store.is_solved(target, spec):
                     # Its program does not fit the target's memory, so it needs a search of its own.
                     (impl,) = search.programs([spec])
                     if impl is not None:

@@ -108,7 +108,7 @@ class SpecStore:
         self._cache.clear((0, 0))
 
     def prepare(self, target: Target, specs: Iterable[Spec]) -> None:
-        """Get what is stored elsewhere and may help to solve Specs. Called before a snapshot; a file has all."""
+        """Copy answers from a server that may help to solve Specs, before a snapshot. A file has all of its answers."""
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -205,6 +205,13 @@ class SpecStore:
     def find(self, target: Target, spec: Spec) -> SpecAnswer | None:
         """Return the answer to a Spec: EXACT or NONE, otherwise the best LOWER bound, otherwise None."""
         return next(iter(self.answers(target, spec)), None)
+
+    def is_solved(self, target: Target, spec: Spec) -> bool:
+        """Return whether the answer to a Spec is stored: its program as a whole, or that there is none."""
+        found = self.find(target, spec)
+        if found is None or found.kind == AnswerKind.LOWER:
+            return False
+        return found.kind == AnswerKind.NONE or self.program(target, spec) is not None
 
     @optional(lambda: False)
     def has_any(self, target: Target) -> bool:

@@ -97,6 +97,11 @@ class SearchSession:
         return self._replaced_expansions + (self._solver.expansions if self._solver else 0)
 
     @property
+    def _verified_only(self) -> bool:
+        """Return whether the search under way ends with a proof, which cannot rest on unverified answers."""
+        return self._goal is not None and self._budget.proves
+
+    @property
     def _replaced_expansions(self) -> int:
         return self._expansions_before + self.incumbents.expansions
 
@@ -160,7 +165,7 @@ class SearchSession:
         self._goal, self._budget = spec, budget.start()
         try:
             if self.cache:
-                self.cache.attach(self.target, verified_only=budget.proves)
+                self.cache.attach(self.target, verified_only=self._verified_only)
                 if stored := self.cache.incumbent(spec):
                     self.incumbents.add(stored)
                     if stored.meets(budget):
@@ -365,8 +370,7 @@ class SearchSession:
             tables = before.search_tables if same else None
             # Two engines never take memory at once.
             self._solver = before = None
-        verified_only = self._goal is not None and self._budget.proves
-        recalls = self.cache is not None and self.cache.attach(self.target, verified_only=verified_only)
+        recalls = self.cache is not None and self.cache.attach(self.target, verified_only=self._verified_only)
         kept, self._kept = self._kept, None
         if kept and kept.seeds == [*self._seeds] and kept.ceilings == self._ceilings:
             self._solver = self._with(kept.renewed(recalls))

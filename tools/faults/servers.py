@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from morello.db.default import open_store
 from morello.db.store import SpecStore
@@ -25,14 +26,8 @@ _numbers = itertools.count()
 @contextmanager
 def cache_folder(folder: Path) -> Iterator[None]:
     """Within a block, let databases on servers keep their local files in a folder, as on another machine."""
-    before = os.environ.get("MORELLO_CACHE_DIR")
-    os.environ["MORELLO_CACHE_DIR"] = str(folder)
-    try:
+    with patch.dict(os.environ, MORELLO_CACHE_DIR=str(folder)):
         yield
-    finally:
-        del os.environ["MORELLO_CACHE_DIR"]
-        if before is not None:
-            os.environ["MORELLO_CACHE_DIR"] = before
 
 
 @contextmanager

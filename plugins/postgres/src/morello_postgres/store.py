@@ -46,7 +46,7 @@ _BATCH = 5_000
 class PostgresStore(SpecStore):
     """Answers on a server: those that may help are copied to a local file, which is read, before each search.
 
-    What is added is stored in the local file, and in an outbox beside it until the server has it. If the server cannot
+    New answers are stored in the local file, and in an outbox beside it until the server has them. If the server cannot
     be reached, the local file is used alone, with a NotSaved warning. Answers of the server are unverified unless its
     address says trust=yes.
     """
@@ -100,7 +100,7 @@ class PostgresStore(SpecStore):
             return connection.execute("SELECT 1 FROM tables LIMIT 1").fetchone() is not None
 
     def close(self) -> None:
-        """Send what is waiting, and close the connections; they are opened again when needed."""
+        """Send the outbox, and close the connections; they are opened again when needed."""
         try:
             self._flush()
         except MorelloError as error:
@@ -116,12 +116,12 @@ class PostgresStore(SpecStore):
 
     @optional(lambda: None)
     def prepare(self, target: Target, specs: Iterable[Spec]) -> None:
-        """Copy answers of the server that may help to solve Specs; send what is waiting."""
+        """Copy answers of the server that may help to solve Specs; send the outbox."""
         if self.file.in_snapshot:
             return
         key, now = fingerprint(target), time.monotonic()
         asked = [one for one in dict.fromkeys(specs) if now - self._prepared.get((key, one), -_AGAIN) >= _AGAIN]
-        asked = [one for one in asked if not self._is_solved(target, one)]
+        asked = [one for one in asked if not self.is_solved(target, one)]
         self._flush()
         if not asked:
             return
@@ -130,7 +130,7 @@ class PostgresStore(SpecStore):
         self._take(tables)
         if not solved:
             self._pull(target)
-        self._take_programs(target, [one for one in asked if not self._is_solved(target, one)])
+        self._take_programs(target, [one for one in asked if not self.is_solved(target, one)])
 
     def program(self, target: Target, spec: Spec) -> Impl | None:
         try:
@@ -141,12 +141,6 @@ class PostgresStore(SpecStore):
                 raise
             self._warn("wrong", f"an answer of {self.name} is wrong and is not used: {error.message}")
             return None
-
-    def _is_solved(self, target: Target, spec: Spec) -> bool:
-        known = self.find(target, spec)
-        if known is None or known.kind == AnswerKind.LOWER:
-            return False
-        return known.kind == AnswerKind.NONE or self.program(target, spec) is not None
 
     def _look_up(self, connection: Connection, target: Target, specs: Sequence[Spec]) -> tuple[list[AnswerTable], bool]:
         """Return the server's answers to Specs and to the Specs in their programs, and whether all are solved."""
@@ -190,7 +184,7 @@ class PostgresStore(SpecStore):
 
         if found := self._run(read, None):
             self._take([marked(one, trusted=trusted) for one in found[0]])
-            # Only then: what is read twice is merged twice, which changes nothing.
+            # Last, since a table that is read twice is merged twice, which changes nothing.
             write_file(str(self._state_path), json.dumps(found[1]).encode())
 
     def _state(self) -> dict[str, dict[str, int]]:
@@ -276,7 +270,7 @@ class PostgresStore(SpecStore):
         self._flush()
 
     def _flush(self) -> None:
-        """Send what is in the outbox; what is sent leaves it."""
+        """Send the outbox, and remove from it all that the server has stored."""
         if self.failed or not self._outbox_path.exists() or self._read_only or time.monotonic() < self._retry_at:
             return
         with self._outbox.file.reading() as connection:
@@ -293,7 +287,7 @@ class PostgresStore(SpecStore):
             return
         if tables or rows:
             with self._outbox.file.writing() as connection:
-                # What another process has put in meanwhile stays.
+                # Rows that another process has stored meanwhile stay.
                 query = "DELETE FROM tables WHERE fingerprint = ? AND labels = ? AND crc = ?"
                 connection.executemany(query, sums)
                 columns = ("fingerprint", "target", "spec", "machine", "schedule", "record")
