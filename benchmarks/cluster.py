@@ -49,7 +49,7 @@ def solved(family: api.Family, groups: Sequence[Sequence[Shape]]) -> Counts:
 
 
 def ways(sizes: Sequence[int], chance: random.Random) -> dict[str, list[list[Shape]]]:
-    """Return groups of products with one m, by what they share."""
+    """Return groups of products with one m, by the sizes that they share."""
     m, start = chance.choice(sizes), chance.randrange(len(sizes) - 8)
     block = [line(m, k) for k in sizes[start : start + 8]]
     every = [shape for one in block for shape in one]
@@ -73,7 +73,7 @@ def estimate(seconds: Sequence[Sequence[float]], lines: int) -> tuple[float, flo
 
 
 def replay(tasks: Sequence[float], workers: int, most: float = 60.0) -> float:
-    """Return the seconds in which simulated workers do tasks that take so many seconds, in about `most` seconds."""
+    """Return the makespan of tasks, in seconds each, on simulated workers. The replay takes about `most` seconds."""
     scale, hosts = min(1.0, most * workers / sum(tasks)), min(workers, HOSTS)
     options = {"processes": False, "dashboard_address": ":0", "memory_limit": None, "silence_logs": logging.CRITICAL}
     with (
@@ -88,9 +88,9 @@ def replay(tasks: Sequence[float], workers: int, most: float = 60.0) -> float:
 @click.command()
 @click.option("--samples", default=8, show_default=True, help="Lines for each of the four strata.")
 @click.option("--target", default="x86_avx2", show_default=True)
-@click.option("--workers", multiple=True, type=int, help="Simulate so many workers.")
+@click.option("--workers", multiple=True, type=int, help="Simulate this number of workers.")
 def main(samples: int, target: str, workers: Sequence[int]) -> None:
-    """Measure what groups share, and estimate the effort for all products."""
+    """Measure the savings of groups, and estimate the effort for all products."""
     chance = random.Random(43)
     (family,) = api.parse_families(SPEC, target).values()
     click.echo("Specs solved together               CPU seconds a Spec")

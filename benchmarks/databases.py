@@ -51,7 +51,7 @@ _begin: Any = None
 
 @attrs.frozen
 class Measured:
-    """One number: of which database, with how many clients."""
+    """A measured number, with the place of the database and the number of clients."""
 
     name: str
     place: str

@@ -87,7 +87,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def scaled(kernel: Microkernel, percent: int) -> Microkernel:
-    """Return a kernel whose calls cost a percentage of what they did, rounded up."""
+    """Return a kernel whose calls cost a percentage of the present cost, rounded up."""
 
     def change(cost: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64] | int:
         return -(-cost * percent // 100)
@@ -153,7 +153,7 @@ def changes(base: Target, seed: int) -> dict[str, tuple[Target, Target]]:
     }
 
 
-# What old answers say under new costs.
+# Claims that old answers support under new costs.
 
 
 def least_ratio(old: Target, new: Target, specs: Sequence[LogicalSpec]) -> Fraction | None:
@@ -224,7 +224,7 @@ class Carried:
 
 
 def carried(store: SpecStore, old: Target, new: Target) -> list[Carried]:
-    """Return what the verified answers of a database for the old target say about the new one."""
+    """Return the claims about a new target that the verified answers of a database for the old one support."""
     groups: dict[TypedKey, list[Spec]] = defaultdict(list)
     for spec in stored_specs(store, old):
         groups[typed_key_of(spec.logical)].append(spec)
@@ -259,7 +259,7 @@ def _carried(
 
 
 def for_target(spec: Spec, old: Target, new: Target) -> Spec:
-    """Return a Spec for another target: what was full stays full."""
+    """Return a Spec for another target; a limit that was the capacity of its level stays the capacity."""
     full = zip(spec.limits, old.full_limits(), new.full_limits(), strict=True)
     return Spec(spec.logical, new.limits([int(theirs if own == most else own) for own, most, theirs in full]))
 
@@ -379,7 +379,7 @@ WITHIN = (0.01, 0.05, 0.10)
 
 
 def shares(store: SpecStore, old: Target, new: Target) -> Shares:
-    """Return what old answers say about a new target. Raises AssertionError if its search contradicts one."""
+    """Return the shares of old answers that hold for a new target. Raises AssertionError for one that does not."""
     before = time.process_time()
     answers = carried(store, old, new)
     seconds = time.process_time() - before

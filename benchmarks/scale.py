@@ -289,7 +289,7 @@ class TableCosts:
 
 
 def table_costs(answers: int, target: Target, path: Path) -> TableCosts:
-    """Measure a file with one table of products of random sizes, of which no two answers are alike."""
+    """Measure a file with one table of products of random sizes, whose answers all differ."""
     spec = parse_spec("Matmul(1×1×1×1, (f32, GL), (f32, GL), (f32, GL), serial)", target)
     draws = np.random.default_rng(0)
     shapes = np.unique(np.insert(draws.integers(1, 4096, (answers + answers // 50 + 2, 3)), 0, 1, axis=1), axis=0)

@@ -52,7 +52,7 @@ class Builder:
     def attention(
         self, batch: int, heads: int, width: int, queries: int, keys: int, count: int, shared: int = 1
     ) -> None:
-        """Add attention of `heads`, of which `shared` use the same keys."""
+        """Add attention of `heads`; each `shared` of them use the same keys."""
         groups, rows = batch * heads // shared, queries * shared
         self.product(rows, width, keys, batch=groups, count=count)
         self.rows("Softmax[dim=2]", (groups, rows, keys), count=count)
