@@ -320,8 +320,9 @@ def parse_formula(source: Source) -> FormulaNode:
 def _parse(source: Source, start: str) -> Any:
     try:
         return _parser().parse(source.text, start=start)
-    except UnexpectedInput as error:
-        raise _syntax_error(source, error) from None
+    except UnexpectedInput as unexpected:
+        error = _syntax_error(source, unexpected)
+    raise error  # without a context, which holds a parser: Dask pickles contexts
 
 
 #: The name of each terminal in messages, in listing order.

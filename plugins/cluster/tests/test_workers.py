@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,12 +17,13 @@ from typing import Any
 import dask.config
 import pytest
 from distributed import LocalCluster
-from morello_cluster.workers import connected, local
+from morello_cluster.workers import connected, local, slurm_cluster
 
 from morello import api
 from morello.api.precomputing import solve_group
 from morello.db.fingerprint import fingerprint_parts
 from morello.errors import MorelloError
+from morello.frontend import SourceError
 
 PRODUCT = "Matmul(1×1×1×1, GL, GL, GL, serial)"
 pytestmark = pytest.mark.slow
@@ -198,12 +199,20 @@ def test_jobs_of_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     config = {"cores": 1, "processes": 1, "memory": "2GB", "interface": "lo", "local-directory": str(tmp_path)}
     config["scheduler-options"] = {"dashboard_address": ":0"}
-    import_module("dask_jobqueue")  # which adds its defaults to the configuration
+    handler = signal.getsignal(signal.SIGINT)
+    slurm_cluster()  # adds Dask's defaults to the configuration
+    assert signal.getsignal(signal.SIGINT) is handler
     slurm = {f"jobqueue.slurm.{key}": value for key, value in config.items()}
     with dask.config.set(slurm), api.cluster("slurm")(2) as workers:
         assert workers.count() == 2
         assert solve(workers, tmp_path).counts.done == 36
     assert (tmp_path / "cancelled").read_text(encoding="utf-8").split()
+
+
+def test_syntax_errors_come_back_where_contexts_are_pickled():
+    with pytest.raises(SourceError) as caught:
+        api.parse("target x86_avx2\nspec a = FillZero(")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_kubernetes_by_a_stand_in(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 from importlib import import_module
@@ -118,11 +119,19 @@ def local(_: str, jobs: int | None) -> Workers:
 
 def slurm(_: str, jobs: int | None) -> Workers:
     """Return up to `jobs` workers in jobs of Slurm, by Dask's configuration in jobqueue.yaml."""
+    return _adaptive(slurm_cluster(), jobs)
+
+
+def slurm_cluster() -> Callable[..., Any]:
+    """Return Dask's class for clusters in Slurm."""
+    handler = signal.getsignal(signal.SIGINT)
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
         raise _missing("slurm") from error
-    return _adaptive(SLURMCluster, jobs)
+    finally:
+        signal.signal(signal.SIGINT, handler)  # the import replaces it
+    return SLURMCluster
 
 
 def kubernetes(_: str, jobs: int | None) -> Workers:
