@@ -113,7 +113,7 @@ class Survey:
         for shape in shapes(kernel, op, rank):
             declared = op.operands(len(shape))
             sizes = [product(one.shape(shape)) for one in declared]
-            if op.check(shape, dtypes) or (best == SCALAR and max(sizes) < 4):
+            if op.refusal(shape, dtypes) or (best == SCALAR and max(sizes) < 4):
                 continue
             choices = [
                 [state for state in self._states(one.shape(shape), dtype) if pattern.accepts(state, len(one.dims))]
@@ -245,7 +245,7 @@ def types_of(op: Operation) -> Types:
     else:
         found |= {mix: dtypes for mix in MIXED if (dtypes := kinds(op, mix))}
     shape = usual(op)
-    return {words: dtypes for words, dtypes in found.items() if not op.check(shape, dtypes)}
+    return {words: dtypes for words, dtypes in found.items() if not op.refusal(shape, dtypes)}
 
 
 def grouped(name: str, answers: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:

@@ -179,7 +179,7 @@ def _resized(target: Target, kernel: Microkernel, logical: LogicalSpec) -> Itera
     yield target.spec(logical)
     for shape in sorted(shapes):
         other = attrs.evolve(logical, shape=shape)
-        if np.prod(shape) > _LARGEST or other.op.check(shape, types) is not None:
+        if np.prod(shape) > _LARGEST or other.op.refusal(shape, types) is not None:
             continue
         try:
             spec = target.spec(other)

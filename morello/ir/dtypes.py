@@ -18,9 +18,9 @@ import numpy as np
 from morello.errors import SpecError
 
 #: The names of data types: no other word of the language looks like them.
-NAME = re.compile(r"b?[fiu][0-9]\w*")
+NAME = re.compile(r"b?[fiu][0-9]\w*|bool")
 #: C computes with the values of these types, and with the bits of others.
-_IN_C = {"u": "uint{}_t", "i": "int{}_t", "f4": "float", "f8": "double"}
+_IN_C = {"b": "uint8_t", "u": "uint{}_t", "i": "int{}_t", "f4": "float", "f8": "double"}
 
 
 @attrs.frozen(cache_hash=True)
@@ -36,7 +36,12 @@ class DType:
 
     @cached_property
     def is_float(self) -> bool:
-        return self.numpy.kind not in "iu"
+        return self.numpy.kind not in "iub"
+
+    @cached_property
+    def is_bool(self) -> bool:
+        """Return True for truth values, stored as bytes that are 0 or 1: they are no numbers."""
+        return self.numpy.kind == "b"
 
     @cached_property
     def c_name(self) -> str:
@@ -46,7 +51,7 @@ class DType:
 
     @property
     def is_signed(self) -> bool:
-        return self.numpy.kind != "u"
+        return self.numpy.kind not in "ub"
 
     @property
     def wide(self) -> DType:
@@ -74,13 +79,13 @@ class DType:
 
     @cached_property
     def unit_roundoff(self) -> float:
-        """Return the largest relative error of rounding to this float type."""
-        return float(self.info.eps) / 2
+        """Return the largest relative error of rounding to this float type; 0 for other types."""
+        return float(self.info.eps) / 2 if self.is_float else 0.0
 
     @cached_property
     def smallest(self) -> float:
-        """Return the smallest positive subnormal value of this float type."""
-        return float(self.info.smallest_subnormal)
+        """Return the smallest positive subnormal value of this float type; 0 for other types."""
+        return float(self.info.smallest_subnormal) if self.is_float else 0.0
 
     @cached_property
     def smallest_normal(self) -> float:
@@ -90,6 +95,8 @@ class DType:
     @cached_property
     def limits(self) -> tuple[float, float]:
         """Return the smallest and largest finite value."""
+        if self.is_bool:
+            return 0, 1
         info = self.info if self.is_float else np.iinfo(self.numpy)
         return float(info.min), float(info.max)
 
@@ -107,6 +114,7 @@ class DType:
         return self.name
 
 
+BOOL = DType("bool", np.bool_)
 U8 = DType("u8", np.uint8)
 I8 = DType("i8", np.int8)
 U16 = DType("u16", np.uint16)
@@ -118,7 +126,7 @@ BF16 = DType("bf16", ml_dtypes.bfloat16)
 F16 = DType("f16", np.float16)
 F64 = DType("f64", np.float64)
 
-ALL = (U8, I8, U16, I16, U32, I32, F32, BF16, F16, F64)
+ALL = (U8, I8, U16, I16, U32, I32, F32, BF16, F16, F64, BOOL)
 #: Morello's own data types. Those of plugins are in `Registry.dtypes` and `Target.dtypes`.
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 

@@ -120,7 +120,7 @@ class LogicalSpec:
                 f"{self.op} has {len(declared)} operands ({names}), not {len(self.states)}", "give one for each"
             )
         shape = tuple(int(size) for size in self.shape)
-        fault = self.op.check(shape, [state.dtype for state in self.states])
+        fault = self.op.refusal(shape, [state.dtype for state in self.states])
         if fault:
             raise SpecError(f"{self.op}: {fault.message}", fault.hint)
         for one, tensor in zip(declared, self.operands, strict=True):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from morello.codegen.float_bits import bits_to_float, float_to_bits
     from morello.errors import EmitError, Inapplicable, MorelloError, PluginError
     from morello.host import missing_features
-    from morello.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, U8, U16, U32, DType
+    from morello.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, U8, U16, U32, DType
     from morello.ir.impl import Impl, KernelCall, Leaf, Loop, Node, Pipeline
     from morello.ir.index import IndexExpr, as_index
     from morello.ir.layout import (
@@ -93,7 +93,7 @@ _NAMES = {
     "morello.codegen.float_bits": "bits_to_float float_to_bits",
     "morello.errors": "EmitError Inapplicable MorelloError PluginError",
     "morello.host": "missing_features",
-    "morello.ir.dtypes": "BF16 DType F16 F32 F64 I16 I32 I8 U16 U32 U8",
+    "morello.ir.dtypes": "BF16 BOOL DType F16 F32 F64 I16 I32 I8 U16 U32 U8",
     "morello.ir.impl": "Impl KernelCall Leaf Loop Node Pipeline",
     "morello.ir.index": "IndexExpr as_index",
     "morello.ir.layout": "Dynamic Layout OddEven Packed PhysicalDim chwn col_major nchwc nhwc row_major with_strips",

@@ -251,7 +251,7 @@ def _alike(rng: random.Random, logical: LogicalSpec, tries: int = 24) -> Iterato
         choices = [[1] if size == 1 else [size, 2 * size, 5 * size, *_SIZES] for size in logical.shape]
         shape = tuple(map(rng.choice, choices))
         other = attrs.evolve(logical, shape=shape)
-        if logical.op.check(shape, kinds) is None and all(map(_is_canonical, other.operands)):
+        if logical.op.refusal(shape, kinds) is None and all(map(_is_canonical, other.operands)):
             yield other
 
 
@@ -310,7 +310,7 @@ class _Drawing:
         """Return True if the operation takes these data types for some shape."""
         for _ in range(6):
             op = self._operation()
-            if op.check(self._shape(op), kinds) is None:
+            if op.refusal(self._shape(op), kinds) is None:
                 return True
         return False
 
@@ -329,7 +329,7 @@ class _Drawing:
             states = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(example.states, kinds, strict=True))
             logical = attrs.evolve(example, states=states)
             shape = tuple(map(int, example.shape))
-            if logical.op.check(shape, kinds) is None and self._fits(logical) and self._kernel.accepts(logical):
+            if logical.op.refusal(shape, kinds) is None and self._fits(logical) and self._kernel.accepts(logical):
                 return logical
         return None
 
@@ -337,7 +337,7 @@ class _Drawing:
         """Return a Spec in normal form that the kernel may accept; None for an invalid draw."""
         op = self._operation()
         shape = self._shape(op)
-        if op.check(shape, kinds) is not None:
+        if op.refusal(shape, kinds) is not None:
             return None
         states: list[OperandState] = []
         for one, pattern, dtype in zip(op.operands(len(shape)), self._kernel.operands, kinds, strict=True):

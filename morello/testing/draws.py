@@ -157,7 +157,7 @@ class Draws:
             one for one in untried if not self.found[op.name, one] and self.redrawn[op.name, one] < _PATIENCE_TYPES
         ]
         pool = good if good and (not untried or rng.random() < 0.8) else untried[:4]
-        fitting = [one for one in pool if configured.check(shape, one) is None]
+        fitting = [one for one in pool if configured.refusal(shape, one) is None]
         if not fitting:
             untried[:] = untried[4:] + untried[:4]
             self.redrawn[op.name, ()] += 1
@@ -182,7 +182,7 @@ class Draws:
         samples.append((op, (4,) * rank))
         configured = [(made_for(each, shape), shape) for each, shape in samples]
         every = [
-            one for one in dict.fromkeys(every) if any(each.check(shape, one) is None for each, shape in configured)
+            one for one in dict.fromkeys(every) if any(each.refusal(shape, one) is None for each, shape in configured)
         ]
         rng.shuffle(every)
         return sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)

@@ -141,7 +141,7 @@ class _Drawn:
         own = [self.shapes[order[number]] for number in found.order]
         shape = tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
         types = [F32] * len(found.compose.operands(len(shape)))
-        return None if found.compose.check(shape, types) else (found.compose, shape)
+        return None if found.compose.refusal(shape, types) else (found.compose, shape)
 
 
 def _renumbered(stages: Sequence[ComposeStage], order: Sequence[int]) -> list[ComposeStage]:

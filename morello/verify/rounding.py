@@ -33,6 +33,11 @@ class BoundedResult:
     magnitude: np.ndarray
     largest_intermediate: np.ndarray
 
+    @property
+    def largest(self) -> float:
+        """Return the largest finite value; that of bool is never reached."""
+        return np.inf if self.dtype.is_bool else float(self.dtype.limits[1])
+
 
 def bound_errors(
     stages: Sequence[ShapedStage],
@@ -44,7 +49,7 @@ def bound_errors(
 ) -> list[list[BoundedResult]]:
     """Return the results of each stage for exact inputs (float64) of the given data types.
 
-    `types` are the data types of the outputs of each stage, all floats. With `flushes`, subnormal numbers may be
+    `types` are the data types of the outputs of each stage, floats or bool. With `flushes`, subnormal numbers may be
     flushed to zero before and after a product. Raises SpecError if an operation with inexact inputs does not define how
     errors propagate.
     """
@@ -62,7 +67,7 @@ def bound_errors(
 def _as_input(computed: BoundedResult) -> BoundedResult:
     """Return a result as the input of the next stage: after an overflow, the error is infinite, as 1 / √∞ is finite."""
     with np.errstate(all="ignore"):
-        overflows = computed.largest_intermediate + computed.error >= float(computed.dtype.limits[1])
+        overflows = computed.largest_intermediate + computed.error >= computed.largest
     return attrs.evolve(computed, error=np.where(overflows, np.inf, computed.error))
 
 
@@ -95,7 +100,7 @@ def _stage(
                 # A value that is exact in the widest type is rounded when it is stored.
                 error = error + np.where(np.isfinite(exact[index]), np.abs(exact[index]) * dtype.unit_roundoff, 0.0)
             error = np.where(np.isnan(error), np.inf, error)
-            intermediate = np.where(np.isnan(intermediate), 0.0, intermediate)
+            intermediate = np.where(np.isnan(intermediate) | dtype.is_bool, 0.0, intermediate)
             results.append(BoundedResult(dtype, exact[index], error, magnitude, intermediate))
     return results
 
@@ -120,6 +125,8 @@ def _conversion(computed: BoundedResult, dtype: DType) -> np.ndarray | float:
 
 
 def _fits(source: DType, dtype: DType) -> bool:
+    if dtype.is_bool:
+        return True
     if source.is_float:
         return source.unit_roundoff >= dtype.unit_roundoff and source.smallest >= dtype.smallest
     return max(map(abs, source.limits)) <= 1 / dtype.unit_roundoff

@@ -15,6 +15,7 @@ import numpy as np
 
 from morello.ir.dtypes import F64, DType
 from morello.ir.ops.base import Operation
+from morello.ir.ops.common import as_type
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
 from morello.run.arrays import convert
@@ -41,7 +42,8 @@ class Expectation:
     def errors(self, got: np.ndarray) -> np.ndarray:
         """Return elementwise errors as fractions of the bound; infinite for a value of the wrong kind."""
         if not self.dtype.is_float:
-            return np.where(got == self.values, 0.0, np.inf)
+            same = _bits(got) == _bits(self.values)
+            return np.where(same | self.free, 0.0, np.inf)
         doubles = as_float64(got)
         with np.errstate(all="ignore"):
             error = np.abs(doubles - self.values)
@@ -79,13 +81,15 @@ def expectations(
     dtypes = [state.dtype for state in logical.states]
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
-    if all(dtype.is_float for dtype in outputs):
+    inexact = isinstance(logical.op, Compose) and any(dtype.is_float for dtype in dtypes)
+    if all(dtype.is_float or (dtype.is_bool and inexact) for dtype in outputs):
         return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral, flushes)
-    values = logical.op.evaluate(shape, [value.astype(np.int64) for value in inputs], dtypes)
+    exact = [value.astype(np.int64 if value.dtype.kind in "iub" else np.float64) for value in inputs]
+    values = logical.op.evaluate(shape, exact, dtypes)
     expected = []
     for value, dtype in zip(values, outputs, strict=True):
         none = np.zeros(value.shape, bool)
-        values_stored = convert(value.astype(np.int64), dtype)
+        values_stored = convert(as_type(value, dtype), dtype)
         expected.append(Expectation(dtype, values_stored, np.zeros(value.shape), none, ~none, none))
     return expected
 
@@ -102,7 +106,7 @@ def _float_expectations(
     whole = integral and all(one.error_analysis.whole_numbers for one in parts) and all(map(_whole, results[:-1]))
     intermediate = [one for made in results[:-1] for one in made]
     with np.errstate(over="ignore"):
-        overflow = any(np.any(one.largest_intermediate + one.error >= one.dtype.limits[1]) for one in intermediate)
+        overflow = any(np.any(one.largest_intermediate + one.error >= one.largest) for one in intermediate)
     return [_expectation(op, one, whole, overflow, parts) for one in results[-1]]
 
 
@@ -117,6 +121,9 @@ def _expectation(
     op: Operation, computed: BoundedResult, whole: bool, overflow: bool, parts: Sequence[Operation]
 ) -> Expectation:
     dtype, values, bound = computed.dtype, computed.values, computed.error
+    if dtype.is_bool:
+        none = np.zeros(values.shape, bool)
+        return Expectation(dtype, convert(values, dtype), np.zeros(values.shape), none, ~none, bound > 0)
     with np.errstate(all="ignore"):
         # Intermediate values may overflow even if the result does not.
         largest = np.maximum(computed.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))

@@ -113,7 +113,7 @@ def test_row_times_matrix(target: str, lhs: str, rhs: str, out: str, k: int, ker
     verified(target, text, PRODUCT.format(move=move, kernel=kernel), kernel)
 
 
-#: Specs of f16 and f64, and a kernel that their programs have.
+#: Specs of f16, f64 and bool, and a kernel that their programs have.
 SPECS = [
     ("Matmul(1×12×40×24, (f64, GL), (f64, GL), (f64, GL), serial)", "RegisterTileF64"),
     ("Matmul(1×16×64×32, (f16, GL), (f16, GL), (f16, GL), serial)", "VectorCast"),
@@ -124,12 +124,14 @@ SPECS = [
     ("Gelu(3×41, (f16, GL), (f16, GL), serial)", "VectorGelu"),
     ("Maximum(3×41, (f64, GL), (f64, GL), (f64, GL), serial)", "VectorMaximum"),
     ("Move(3×41, (f64, GL), (f16, GL), serial)", "Cast"),
+    ("Move(3×41, (f16, GL), (bool, GL), serial)", "VectorCast"),
+    ("Move(3×41, (bool, GL), (f64, GL), serial)", "VectorCast"),
 ]
 
 
 @pytest.mark.parametrize("target", BYTES)
 @pytest.mark.parametrize(("text", "kernel"), SPECS, ids=[text for text, _ in SPECS])
-def test_programs_of_f16_and_f64(target: str, text: str, kernel: str) -> None:
+def test_programs_of_other_types(target: str, text: str, kernel: str) -> None:
     goal = morello.goal(text, target=target)
     if missing := missing_features(goal.target.info.cpu_features):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
@@ -164,7 +166,7 @@ def test_sums_of_any_types(seed: int) -> None:
     """One scalar kernel multiplies and adds every combination of types that has a meaning."""
     rng = random.Random(seed)
     op, kinds = Matmul(), (ALL[0], ALL[0], ALL[6])
-    while seed and op.check((1, 2, 3, 2), kinds := (rng.choice(ALL), rng.choice(ALL), rng.choice(ALL))):
+    while seed and op.refusal((1, 2, 3, 2), kinds := (rng.choice(ALL), rng.choice(ALL), rng.choice(ALL))):
         pass
     operands = ", ".join(f"({dtype}, L1)" for dtype in kinds)
     text = f"MatmulAccum(1×2×3×2, {operands}, serial)"

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from morello.errors import SpecError
-from morello.ir.dtypes import ALL, BF16, F16, F32, I8, I32, U8
+from morello.ir.dtypes import ALL, BF16, BOOL, F16, F32, I8, I32, U8
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation, by_name
 from morello.ir.ops.base import ErrorAnalysis
@@ -134,7 +134,7 @@ def test_shapes_are_those_of_the_operands(op: Operation) -> None:
     ):
         assert [value.shape for value in made] == written
     assert len(op.error_analysis.underflow_loss(shape, inputs, F32.smallest)) == len(written)
-    assert op.check(shape, types_of(op, shape)) is None
+    assert op.refusal(shape, types_of(op, shape)) is None
 
 
 @each_op
@@ -221,7 +221,7 @@ def test_fills_are_initial_values_of_each_type() -> None:
     for dtype in ALL:
         assert Fill("Min").constant(dtype) == Fill("NegInf").constant(dtype) or dtype.is_float
         if not dtype.is_float:
-            assert Fill("NegInf").constant(dtype) == np.iinfo(dtype.numpy).min
+            assert Fill("NegInf").constant(dtype) == (0 if dtype.is_bool else np.iinfo(dtype.numpy).min)
     assert Fill("NegInf").constant(BF16) == -np.inf
     with pytest.raises(ValueError, match="Largest"):
         Fill("Largest")  # pyright: ignore[reportArgumentType]
@@ -314,13 +314,14 @@ REFUSED = [
     (Softmax(dim=2), (2, 3), [F32, F32], "dimension 2 does not exist"),
     (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
     (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),
+    (Add(), (2, 3), [BOOL, BOOL, I8], "numbers, not for bool"),
     (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),
 ]
 
 
 @pytest.mark.parametrize(("op", "shape", "dtypes", "message"), REFUSED, ids=[row[3] for row in REFUSED])
 def test_shapes_and_types_that_make_no_sense_are_refused(op: Operation, shape, dtypes, message: str) -> None:
-    refused = op.check(shape, dtypes)
+    refused = op.refusal(shape, dtypes)
     assert refused
     assert message in refused.message
     assert refused.hint

@@ -108,7 +108,7 @@ def test_sizes_without_whole_vectors_leave_the_others_alone(example: Example, av
     """Sizes of 1 have layouts of their own and fill no vectors; search takes them together with all others."""
     op, dtypes = example.op, example.dtypes
     every = itertools.product(*({1, size} for size in example.shape))
-    shapes = [shape for shape in every if op.check(shape, dtypes) is None][::-1][:40]
+    shapes = [shape for shape in every if op.refusal(shape, dtypes) is None][::-1][:40]
     states = tuple(OperandState(dtype, "GL", None) for dtype in dtypes)
     batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states, serial=False)
     applied = 0

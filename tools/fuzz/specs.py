@@ -131,6 +131,6 @@ def _dtypes(
     else:
         tries = [rng.choice(known)] * count if rng.random() < 0.5 else rng.choices(known, k=count)
     for pick in itertools.islice(itertools.chain([tries], iter(lambda: rng.choices(known, k=count), None)), 12):
-        if op.check(shape, pick) is None:
+        if op.refusal(shape, pick) is None:
             return tuple(pick)
-    return next((pair for one in known if op.check(shape, pair := (one,) * count) is None), None)
+    return next((pair for one in known if op.refusal(shape, pair := (one,) * count) is None), None)

@@ -167,6 +167,17 @@ class Operation(ABC):
         """Return the error for an invalid shape or invalid data types; None if both are valid."""
         return None
 
+    @property
+    def takes_bool(self) -> bool:
+        """Return True if operands may be bool, as those of copies: all other operations are for numbers."""
+        return self.error_analysis.copies
+
+    def refusal(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        """Return the error for an invalid shape or invalid data types, bool among them; None if both are valid."""
+        if not self.takes_bool and any(dtype.is_bool for dtype in dtypes):
+            return SpecError("it is defined for numbers, not for bool", "convert with a Move first: to 0 and 1")
+        return self.check(shape, dtypes)
+
     def reductions(self, rank: int) -> tuple[int, ...]:
         """Return the iteration dimensions that some written operand does not have."""
         written = [one for one in self.operands(rank) if one.writes]

@@ -85,9 +85,11 @@ class CopyErrors(ErrorAnalysis[Operation]):
 
 
 def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Return integers wrapped around to the range of `dtype`, as int64; floats unchanged."""
+    """Return integers as int64, wrapped around to the range of `dtype`; for bool, whether values are not 0."""
     if dtype is None or dtype.is_float:
         return values
+    if dtype.is_bool:
+        return (values != 0).astype(np.int64)
     return values.astype(np.int64).astype(dtype.numpy).astype(np.int64)
 
 
@@ -101,7 +103,8 @@ def floats_only(dtypes: Sequence[DType]) -> SpecError | None:
 
 def convertible(sources: Sequence[DType], out: DType) -> SpecError | None:
     """Return the error for types `sources` that do not all convert to `out`; None if they do."""
-    wrong = next((dtype for dtype in sources if dtype.is_float and not out.is_float), None)
+    numbers = out.is_float or out.is_bool
+    wrong = next((dtype for dtype in sources if dtype.is_float and not numbers), None)
     return SpecError(f"{wrong} does not convert to {out}", "make the output a float, such as f32") if wrong else None
 
 

@@ -13,6 +13,7 @@ from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, F64, DType, widest
 from morello.ir.numbers import NumT
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, memoized
+from morello.ir.ops.common import as_type
 from morello.ir.ops.wiring import ComposeStage, Extent, Wiring, chained, extents, ranks_of, wire
 
 __all__ = ["Arranged", "Compose", "ComposeStage", "Piece", "arranged"]
@@ -169,6 +170,11 @@ class Compose(Operation):
         return tuple(sorted(self.wiring.whole))
 
     @property
+    def takes_bool(self) -> bool:
+        # Its operations are asked one by one.
+        return True
+
+    @property
     def search_hints(self) -> SearchHints:
         # No microkernel implements a Compose; its operands go to registers once it is cut.
         return SearchHints(in_registers=())
@@ -221,7 +227,7 @@ class Compose(Operation):
                 message = f"{each.tensor} is needed with size {one} and with size {other}"
                 return SpecError(message, "give all operands that share a dimension the same size along it")
         for number, stage in enumerate(self.stages):
-            fault = stage.op.check(self.stage_shape(number, shape), self.stage_dtypes(number, dtypes))
+            fault = stage.op.refusal(self.stage_shape(number, shape), self.stage_dtypes(number, dtypes))
             if fault:
                 return SpecError(f"{stage.op}: {fault.message}", fault.hint)
         return None
@@ -243,9 +249,7 @@ class Compose(Operation):
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
             own = self.stage_dtypes(number, dtypes) if dtypes else ()
             made = self.stages[number].op.evaluate(self.stage_shape(number, shape), given, own)[0]
-            if own and not own[-1].is_float:
-                return made.astype(np.int64).astype(own[-1].numpy).astype(np.int64)
-            return made
+            return as_type(made, own[-1] if own else None)
 
         return self.run(inputs, one)
 

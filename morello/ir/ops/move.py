@@ -16,7 +16,7 @@ from morello.ir.ops.common import AnyRank, CopyErrors, as_type, convertible
 
 @attrs.frozen(cache_hash=True)
 class Move(AnyRank):
-    """out = convert(src). Integers wrap around; floats round to nearest."""
+    """out = convert(src). Integers wrap around, floats round to nearest; bool is whether a value is not 0."""
 
     analysis: ClassVar[type[ErrorAnalysis[Any]]] = CopyErrors
 
@@ -24,11 +24,11 @@ class Move(AnyRank):
         return source_and_output(rank)
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
-        return [inputs[0]]
+        return [as_type(inputs[0], dtypes[-1] if dtypes else None)]
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         source, out = dtypes
-        if source.is_float and not out.is_float:
+        if source.is_float and not (out.is_float or out.is_bool):
             message = f"a Move from {source} to {out} has no defined meaning: floats do not convert to integers"
             return SpecError(message, "make the output a float, such as f32")
         return None

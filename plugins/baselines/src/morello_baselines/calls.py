@@ -201,7 +201,7 @@ def least(logical: LogicalSpec) -> LogicalSpec:
     for dim in range(len(shape)):
         smaller = (*shape[:dim], 1, *shape[dim + 1 :])
         sizes = (size for each in logical.op.operands(len(shape)) for size in each.shape(smaller))
-        if min(sizes, default=1) > 0 and logical.op.check(smaller, dtypes) is None:
+        if min(sizes, default=1) > 0 and logical.op.refusal(smaller, dtypes) is None:
             shape = smaller
     states = tuple(OperandState(state.dtype, state.level, None) for state in logical.states)
     return LogicalSpec(logical.op, shape, states)

@@ -11,7 +11,7 @@ NEAR = ("RF", "L1")
 MEMORIES = ("L1", "L2", "L3", "GL")
 INTEGERS = ("u8", "i8", "u16", "i16", "u32", "i32")
 #: Data types by their bytes.
-DTYPES_OF = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16", "f16"), 4: ("f32", "u32", "i32")}
+DTYPES_OF = {1: ("u8", "i8", "bool"), 2: ("u16", "i16", "bf16", "f16"), 4: ("f32", "u32", "i32")}
 SCALAR = OperandPattern(levels=NEAR)
 F32_SCALAR = OperandPattern(levels=NEAR, dtypes=("f32",))
 

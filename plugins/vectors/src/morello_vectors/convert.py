@@ -1,4 +1,7 @@
-"""Conversions between data types in C, of one value and of vectors: integers wrap around, floats round to nearest."""
+"""Conversions between data types in C, of one value and of vectors.
+
+Integers wrap around, floats round to nearest, and bool is whether a value is not 0.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,10 @@ _NARROW_F32 = """static inline {narrow} {name}({wide} v) {{
     const {bits} bits = ({bits})v, rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     const {bits} nan = ({bits})((bits & 0x7fffffff) > 0x7f800000);
     return __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), {narrow});
+}}"""
+
+_NOT_ZERO = """static inline {kind} {name}({given} v) {{
+    return __builtin_convertvector(-(v != ({given}){{0}}), {kind});
 }}"""
 
 #: As the functions of `morello.codegen.float_bits`, lane by lane.
@@ -67,6 +74,8 @@ def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
     if source.is_bits:
         name, text = ("f32_of_bf16", _F32_OF_BF16) if source == BF16 else (f"{source}_to_float", bits_to_float(source))
         return scalar_as(site, f"{site.helper(name, text.rstrip())}({value})", F32, out)
+    if out.is_bool:
+        return f"(uint8_t)({value} != 0)"
     if out.is_bits:
         name, text = ("bf16_of_f32", _BF16_OF_F32) if out == BF16 else (f"float_to_{out}", float_to_bits(out))
         if source == F64:
@@ -86,6 +95,10 @@ def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: i
     if source.is_bits and out != F32:
         return vector_as(site, vector_as(site, value, source, F32, values), F32, out, values)
     kind = site.vector_type(out, values)
+    if out.is_bool:
+        given, name = site.vector_type(source, values), f"{kind}_of_{source}"
+        text = _NOT_ZERO.format(name=name, kind=kind, given=given)
+        return f"{site.helper(name, text)}({value})"
     if source == BF16:
         return f"({kind})({instructions(site).widened(site, value, U16, U32, values)} << 16)"
     if source.is_bits:

@@ -58,6 +58,9 @@ def pad(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequ
 def _copy(source: Value, out: Value, start: Sequence[str], to: Sequence[str]) -> list[str]:
     if source.dtype == out.dtype:
         return [f"{out.element(*to)} = {source.element(*start)};"]
+    if out.dtype.is_bool:
+        value = source.read(F64.c_name, *start) if source.dtype.is_float else source.element(*start)
+        return [out.write(f"({value} != 0)", *to)]
     if source.dtype == F64 and out.dtype.is_bits:
         return [out.write(f"odd_float({source.element(*start)})", *to)]
     return [out.write(source.read(out.type_of_sums, *start), *to)]
