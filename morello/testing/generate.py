@@ -92,6 +92,8 @@ def random_parameters(rng: random.Random, op: Operation) -> Operation:
 
 
 def _value(rng: random.Random, field: attrs.Attribute, kind: type) -> Value:
+    if kind is int and "Literal" in str(field.type):
+        return int(rng.choice(re.findall(r"\d+", str(field.type))))
     if kind is str:
         # The words that there are stand in the field's type.
         return rng.choice(get_args(field.type) or re.findall(r"['\"](\w+)['\"]", str(field.type)) or [field.default])

@@ -23,6 +23,7 @@ from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
@@ -51,6 +52,9 @@ CONFIGURED: list[Operation] = [
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, dilation=2),
     RandMatmul(seed=7),
+    Dequantize(bits=8, group=3),
+    QMatmul(group=0),
+    QMatmul(bits=8, group=0, accumulate=True),
 ]
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
@@ -295,6 +299,8 @@ WRONG = [
     (lambda: Conv(stride=0), "stride is a number of at least 1"),
     (lambda: Conv(dilation=(1, 2, 3)), "dilation is a number of at least 1, or two"),
     (lambda: Conv(padding=(1, 2)), "padding is a number of at least 0, or four"),
+    (lambda: QMatmul(bits=5), "bits=5 is not 4 or 8"),  # pyright: ignore[reportArgumentType]
+    (lambda: Dequantize(group=3), "group=3 is not a number of rows"),
     (lambda: Add(over=(1, 0)), "is not an ascending list of dimensions"),
     (lambda: Gelu(form="cubic"), "unknown form=cubic"),  # pyright: ignore[reportArgumentType]
     (lambda: Scale(by=1e300), "by=1e\\+300 is not a finite f32"),
@@ -315,6 +321,9 @@ REFUSED = [
     (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
     (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),
     (Add(), (2, 3), [BOOL, BOOL, I8], "numbers, not for bool"),
+    (Dequantize(), (1, 2, 3), [I8, F32, I8, F32], "weights are u8, two weights in each"),
+    (Dequantize(bits=8), (1, 2, 3), [I8, F32, U8, F32], "zeros of the same type, not i8 and u8"),
+    (QMatmul(), (1, 1, 2, 3), [F32, U8, I32, U8, F32], "scales are i32, not floats of up to 32 bits"),
     (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),
 ]
 

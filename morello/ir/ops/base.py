@@ -199,7 +199,7 @@ class Operation(ABC):
 
     @property
     def only_types(self) -> tuple[DType, ...] | None:
-        """Return the only possible data types of the operands; None if there are several choices."""
+        """Return the only possible data types of the operands, or usual ones where few are possible; else None."""
         return None
 
     @property

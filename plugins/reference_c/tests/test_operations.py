@@ -12,6 +12,7 @@ from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
@@ -34,6 +35,9 @@ CONFIGURED: list[Operation] = [
     Gelu(form="tanh"),
     Scale(by=0.3),
     RandMatmul(seed=4294967295, accumulate=True),
+    Dequantize(bits=8, group=3),
+    QMatmul(group=0, accumulate=True),
+    QMatmul(bits=8, group=0),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, padding=1),
 ]

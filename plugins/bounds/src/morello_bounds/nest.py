@@ -9,6 +9,7 @@ from math import gcd, prod
 import attrs
 
 from morello.errors import MorelloError
+from morello.ir.ops.base import Operand
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import Spec
 
@@ -187,10 +188,19 @@ def nest_of(spec: Spec) -> Nest:
     """Return the loop nest of a Spec. Intermediates of a Compose are left out: they need not leave fast memory."""
     logical = spec.logical
     arrays = tuple(
-        Array(one.name, one.dims, state.dtype.bytes, one.reads, one.writes, one.shrink, at in logical.op.indirect)
+        _array(one, state.dtype.bytes, at in logical.op.indirect)
         for at, (one, state) in enumerate(zip(logical.declared, logical.states, strict=True))
     )
     return Nest(logical.dims, tuple(map(int, logical.shape)), arrays)
+
+
+def _array(one: Operand, size: int, indirect: bool) -> Array:
+    """Return the array of an operand: blocks of values, which points touch whole, count as values of more bytes."""
+    shrink = one.shrink or (0,) * len(one.dims)
+    blocks = [1 - cut if cut < 0 else 1 for cut in shrink]
+    dims = tuple(tuple((dim, c // block) for dim, c in terms) for terms, block in zip(one.dims, blocks, strict=True))
+    cuts = tuple(max(0, cut) for cut in shrink)
+    return Array(one.name, dims, size * prod(blocks), one.reads, one.writes, cuts if any(cuts) else (), indirect)
 
 
 def is_single(spec: Spec) -> bool:

@@ -17,6 +17,7 @@ from morello_vectors import (
     matmul,
     move,
     pack,
+    quantized,
     random,
     reduce,
     register_tiles,
@@ -29,7 +30,15 @@ from morello_vectors import streams as streams_
 from morello_vectors.multiply_add import PORTABLE, Families
 
 #: Kernels on single values of any data type, so that every operation has a program.
-_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.SCALARS, *fill.PADDING, *random.SCALARS)
+_SCALARS = (
+    *elementwise.SCALARS,
+    *reduce.SCALARS,
+    *softmax.SCALARS,
+    *conv.SCALARS,
+    *fill.PADDING,
+    *random.SCALARS,
+    *quantized.SCALARS,
+)
 
 
 def kernels(vectors: Sequence[int], registers: int, families: Families | None = None) -> tuple[Microkernel, ...]:
@@ -51,6 +60,7 @@ def products(families: Families, vectors: Sequence[int], registers: int) -> tupl
         *conv.kernels(*floats[0], registers),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
+        *quantized.kernels(max(vectors), registers),
     )
 
 

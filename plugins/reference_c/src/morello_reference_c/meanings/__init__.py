@@ -17,6 +17,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move, OnePrefix
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
@@ -41,6 +42,8 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Pad: copies.pad,
     Broadcast: copies.broadcast,
     Matmul: products.matmul,
+    Dequantize: products.dequantize,
+    QMatmul: products.qmatmul,
     Random: products.random,
     RandMatmul: products.rand_matmul,
     Conv: products.conv,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from morello.ir.ops import Operation
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.quantized import Dequantize, QMatmul, Quantized
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello_reference_c.meanings.common import loop
 from morello_reference_c.values import Value
@@ -48,6 +49,36 @@ def _number(op: Random | RandMatmul, values: Sequence[Value], dims: Sequence[str
     b, m, k = dims[:3]
     row, column = values[0].read("uint32_t", b, m, "0"), values[1].read("uint32_t", "0", "0", k)
     return f"random_number({op.seed}u, {row}, {column})"
+
+
+def dequantize(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Dequantize)
+    b, g, n = dims
+    body = [f"ptrdiff_t k = {g} * {op.block} + i;", values[3].write(_weight(op, values[:3], b, n), b, "k", n)]
+    return loop("i", op.block, *body)
+
+
+def qmatmul(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, QMatmul)
+    lhs, *stored, out = values
+    b, m, _, n = dims
+    start = out.read("float", b, m, n) if op.accumulate else "0"
+    term = f"{lhs.read('float', b, m, 'k')} * {_weight(op, stored, b, n)}"
+    sums = loop("k", shape[2] * op.block, f"sum += {term};")
+    return [f"float sum = {start};", *sums, out.write("sum", b, m, n)]
+
+
+def _weight(op: Quantized, stored: Sequence[Value], b: str, n: str) -> str:
+    """Return the value of the weight in row k and column n."""
+    weights, scales, zeros = stored
+    row, group = "k", f"k / {op.group}" if op.group else "0"
+    if op.bits == 4:
+        half = op.block // 2
+        row = f"(k / {op.block} * {half} + k % {half})"
+    byte = weights.read("int32_t", b, row, n)
+    weight = f"({byte} >> (k / {op.block // 2} % 2 * 4) & 15)" if op.bits == 4 else byte
+    apart = f"({weight} - {zeros.read('int32_t', b, group, n)})"
+    return f"({scales.read('float', b, group, n)} * (float){apart})"
 
 
 def conv(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
