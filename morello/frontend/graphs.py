@@ -13,10 +13,10 @@ from morello.errors import MorelloError, closest, suggestion
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.syntax import EquationNode, Numbers, OperationNode, ParameterNode, float_of, number_of, span
-from morello.ir.ops import Arranged, ComposeStage, Operation, arranged
+from morello.ir.ops import Arranged, Operation, arranged
 from morello.ir.ops.base import Value
-from morello.ir.ops.norms import NORMS
-from morello.ir.ops.wiring import chained, ranks_of
+from morello.ir.ops.named_graphs import NAMED_GRAPHS, NamedGraph, expanded
+from morello.ir.ops.wiring import chained, names_of, ranks_of
 
 COMPOSE = "Compose"
 #: Larger than any rank.
@@ -34,10 +34,6 @@ def operation(source: Source, operations: Operations, node: OperationNode, *othe
 
 def named(source: Source, operations: Operations, node: OperationNode, *others: str) -> Operation:
     """Return the operation that the text names, without its parameters; `others` might have stood here too."""
-    if node.name in NORMS and node.name not in others:
-        raise source.error(
-            span(node.name), f"{node.name} is a Compose itself", "write its operations in its place, as equations"
-        )
     if node.name not in operations:
         names = sorted([*operations, *others])
         listing = f"operations are {', '.join(names)}"
@@ -86,8 +82,6 @@ def configured(
         if parameter.name in given:
             raise source.error(span(parameter.name), f"a second {parameter.name}", "leave one of them out")
         given[str(parameter.name)] = _value(source, parameter)
-    if not given:
-        return op
     with source.at(node.span):
         return op.configured(given, shape, operands)
 
@@ -108,14 +102,15 @@ class Graph:
     """The operations of a Compose and their inputs: entry e ≥ 0 is external input e, ~j the output of operation j.
 
     `ops` have no parameters yet; these are in `nodes`. `names` are those of the external inputs, then of the output;
-    None for a chain.
+    `tokens` their places in equations, None for a chain.
     """
 
     place: Span
-    ops: tuple[Operation, ...]
+    ops: tuple[Operation | NamedGraph, ...]
     nodes: tuple[OperationNode, ...]
     wires: tuple[tuple[int, ...], ...]
-    names: tuple[Token, ...] | None
+    names: tuple[str, ...]
+    tokens: tuple[Token, ...] | None = None
 
     def arranged(self, source: Source, rank: int, shapes: Mapping[int, Sequence[int]] | None = None) -> Arranged:
         """Return the Compose for an output of `rank` dimensions and external inputs of these `shapes`."""
@@ -124,9 +119,13 @@ class Graph:
             configured(source, op, node, None, [known.get(entry) for entry in wire])
             for op, node, wire in zip(self.ops, self.nodes, self.wires, strict=True)
         ]
+        for op, node, wire in zip(ops, self.nodes, self.wires, strict=True):
+            inputs, _ = names_of(op)
+            if len(wire) != len(inputs):
+                count = f"{len(inputs)} input{'s' if len(inputs) > 1 else ''} ({', '.join(inputs)})"
+                raise source.error(node.span, f"{op.name} has {count}, not {len(wire)}", "give it one tensor for each")
         with source.at(self.place):
-            ranks = ranks_of(ops, self.wires, rank)
-            return arranged([ComposeStage(*each) for each in zip(ops, ranks, self.wires, strict=True)])
+            return arranged(expanded(ops, ranks_of(ops, self.wires, rank), self.wires))
 
 
 def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | EquationNode]) -> Graph:
@@ -139,8 +138,16 @@ def read_graph(source: Source, operations: Operations, components: Sequence[Oper
     if equations:
         return _equations(source, operations, equations, place)
     nodes = tuple(one for one in components if isinstance(one, OperationNode))
-    ops = tuple(named(source, operations, node) for node in nodes)
-    return Graph(place, ops, nodes, chained(ops), None)
+    ops = tuple(_part(source, operations, node) for node in nodes)
+    wires = chained(ops)
+    reads = (zip(wire, names_of(op)[0], strict=True) for op, wire in zip(ops, wires, strict=True))
+    names = [f"{name}{at}" for at, pairs in enumerate(reads) for entry, name in pairs if entry >= 0]
+    return Graph(place, ops, nodes, wires, (*names, names_of(ops[0])[1]))
+
+
+def _part(source: Source, operations: Operations, node: OperationNode) -> Operation | NamedGraph:
+    """Return the operation or the graph that the text names, without its parameters."""
+    return NAMED_GRAPHS.get(str(node.name)) or named(source, operations, node, *NAMED_GRAPHS)
 
 
 def _equations(source: Source, operations: Operations, equations: list[EquationNode], place: Span) -> Graph:
@@ -161,9 +168,10 @@ def _equations(source: Source, operations: Operations, equations: list[EquationN
         name: ~number for name, number in numbers.items()
     }
     nodes = tuple(one.operation for one in equations)
-    ops = tuple(named(source, operations, node) for node in nodes)
+    ops = tuple(_part(source, operations, node) for node in nodes)
     wires = tuple(tuple(entries[str(name)] for name in one.inputs) for one in equations)
-    return Graph(place, ops, nodes, wires, (*external.values(), equations[0].name))
+    tokens = (*external.values(), equations[0].name)
+    return Graph(place, ops, nodes, wires, tuple(map(str, tokens)), tokens)
 
 
 def _check_use(source: Source, equations: list[EquationNode]) -> None:

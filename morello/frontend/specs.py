@@ -25,7 +25,7 @@ from morello.frontend.syntax import (
 )
 from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
-from morello.ir.ops.norms import NORMS
+from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -75,9 +75,9 @@ def _primitive(source: Source, target: Target, call: CallNode, text: Numbers, si
             "write Compose([Matmul, Matmul], [(1×64×128, f32, GL), ...])",
         )
     written = _shape(source, text)
-    if call.name in NORMS:
-        return _norm(source, target, call, sizes or written)
-    op = named(source, target.operations, call.operation, COMPOSE, *NORMS)
+    if call.name in NAMED_GRAPHS:
+        return _named_graph(source, target, call, written, sizes or written)
+    op = named(source, target.operations, call.operation, COMPOSE, *NAMED_GRAPHS)
     implicit_dims = int(op.optional_batch and len(written) + 1 == op.rank)
     written = (1,) * implicit_dims + written
     shape = sizes or written
@@ -122,24 +122,31 @@ def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int
     return shapes
 
 
-def _norm(source: Source, target: Target, call: CallNode, shape: tuple[int, ...]) -> _Read:
-    """Read LayerNorm or RMSNorm, which abbreviate a Compose."""
-    norm = configured(source, NORMS[call.name], call.operation)
-    graph = norm.arranged(len(shape))
+def _named_graph(
+    source: Source, target: Target, call: CallNode, written: tuple[int, ...], shape: tuple[int, ...]
+) -> _Read:
+    """Read a graph such as LayerNorm, which abbreviates a Compose. `shape` replaces the sizes that are `written`."""
+    named = NAMED_GRAPHS[call.name]
+    if named.rank not in (None, len(shape)):
+        message = f"{named.name} has the {named.rank} dimensions {'×'.join(named.dim_names)}, not {len(shape)}"
+        raise source.error(call.shape.span if call.shape else call.span, message, "write a size for each of them")
+    named = configured(source, named, call.operation, written)
+    with source.at(call.operation.span):
+        graph = named.arranged(len(shape))
     nodes, serial = _operands(source, call)
-    _check_count(source, norm.name, call, nodes, norm.operands)
+    _check_count(source, named.name, call, nodes, named.names)
     listed = (*graph.inputs, len(nodes) - 1)
     nodes = [nodes[place] for place in listed]
     declared = graph.compose.operands(len(shape))
     states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
-    signature = Signature(norm.operands, tuple(map(listed.index, range(len(listed)))))
+    signature = Signature(named.names, tuple(map(listed.index, range(len(listed)))))
     return LogicalSpec(graph.compose, shape, tuple(states), serial), nodes, signature
 
 
 def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, ...] | None) -> _Read:
     place = span(call.components[0], call.components[-1])
     if call.name != COMPOSE:
-        operation(source, target.operations, call.operation, COMPOSE, *NORMS)
+        operation(source, target.operations, call.operation, COMPOSE, *NAMED_GRAPHS)
         raise source.error(
             place,
             f"{call.name} takes a shape such as 1×64×64×64, not a list of operations",
@@ -156,12 +163,9 @@ def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, .
     inputs = [group.shape for group in groups[:-1] if group.shape is not None]
     composed = graph.arranged(source, len(output.numbers), dict(enumerate(_shape(source, one) for one in inputs)))
     compose = composed.compose
-    names = [one.name for one in compose.operands(compose.rank)]
-    if graph.names is None:
-        _check_count(source, compose, call, groups, names)
-    else:
-        names = [str(graph.names[entry]) for entry in (*composed.inputs, -1)]
-        groups = [groups[entry] for entry in (*composed.inputs, -1)]
+    _check_count(source, compose if compose.is_chain else COMPOSE, call, groups, graph.names)
+    names = [graph.names[entry] for entry in (*composed.inputs, -1)]
+    groups = [groups[entry] for entry in (*composed.inputs, -1)]
     texts = [group.shape for group in groups if group.shape is not None]
     shapes = [_shape(source, text) for text in texts]
     shape = infer_shape(source, compose, names, shapes, texts, place)
@@ -169,22 +173,21 @@ def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, .
         shape, shapes = sizes, _operand_shapes(source, place, compose, sizes)
     states = [read_state(source, target, node, own) for node, own in zip(groups, shapes, strict=True)]
     logical = LogicalSpec(compose, shape, tuple(states), serial)
-    signature = Signature.of(logical)
-    if graph.names is not None:
-        signature = Signature(tuple(str(one.label) for one in listed), tuple(map(groups.index, listed)))
+    labels = graph.names if graph.tokens is None else tuple(str(one.label) for one in listed)
+    signature = Signature(labels, tuple(map(groups.index, listed)))
     return logical, groups, signature
 
 
 def _labelled(source: Source, call: CallNode, graph: Graph, groups: list[OperandNode]) -> list[OperandNode]:
     """Return the operands in the order of the graph's names, or as listed for a chain."""
-    if graph.names is None:
+    if graph.tokens is None:
         for group in groups:
             if group.label is not None:
                 raise source.error(
                     span(group.label), "the operands of a chain have no names", "names are those of equations"
                 )
         return groups
-    names = list(map(str, graph.names))
+    names = graph.names
     labelled: dict[str, OperandNode] = {}
     for group in groups:
         if group.label is None:
@@ -197,11 +200,11 @@ def _labelled(source: Source, call: CallNode, graph: Graph, groups: list[Operand
             hint = suggestion(group.label, names, f"the operands are {', '.join(names)}")
             raise source.error(span(group.label), f"{quoted(group.label)} is not an operand of this Compose", hint)
         labelled[str(group.label)] = group
-    for name in graph.names:
+    for name in graph.tokens:
         if name not in labelled:
             known = [one for one in (*labelled, *_made(call)) if one != name]
             listing = f"list it: {name}: (1×64×128, f32, GL)"
-            if name is graph.names[-1]:
+            if name is graph.tokens[-1]:
                 raise source.error(span(name), f"the output {quoted(name)} is not an operand", listing)
             hint = suggestion(name, known, listing)
             raise source.error(span(name), f"{quoted(name)} is neither the result of an equation nor an operand", hint)

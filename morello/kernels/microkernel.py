@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 from morello.ir.ops import Operation
-from morello.ir.ops.norms import NORMS
+from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine
@@ -195,10 +195,10 @@ class Microkernel:
         return isinstance(op, self.op) and (self.only is None or self.only(op))
 
     def operations(self, machine: Machine) -> tuple[Operation, ...]:
-        """Return the operation that it implements; for a class, the named instances of the target, and norms."""
+        """Return the operation that it implements; for a class, the named instances of the target, and named graphs."""
         if isinstance(self.op, type):
-            norms = (norm.arranged(_RANK).compose for norm in NORMS.values())
-            return tuple(op for op in (*machine.operations.values(), *norms) if self.implements(op))
+            graphs = (graph.arranged(graph.rank or _RANK).compose for graph in NAMED_GRAPHS.values())
+            return tuple(op for op in (*machine.operations.values(), *graphs) if self.implements(op))
         return (self.op,)
 
     @property

@@ -67,7 +67,8 @@ class Target(Machine):
     mhz: int | None = None
     #: Neighbouring tile sizes of search differ by this many factors of two, in addition to sizes that kernels require.
     size_bits: int = 1
-    #: Whether search cuts Composes into single operations, after tiling at most: for graphs with too many parts.
+    #: Whether search cuts Composes into single operations, or around pieces with kernels, after tiling at most: for
+    #: graphs with too many parts.
     cuts_all: bool = False
     #: The optional CPU features that programs may use, in order.
     features: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from morello.errors import MorelloError, PluginError, UnknownName, remedy, sugge
 from morello.ir.dtypes import BY_NAME as DTYPES
 from morello.ir.dtypes import DType
 from morello.ir.ops import BY_NAME, Operation
-from morello.ir.ops.norms import NORMS
+from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.kernels.machine import TargetInfo
 from morello.kernels.target import BASE, Target
 from morello.plugins import plugin as hooks
@@ -280,7 +280,7 @@ class Registry:
         for op in operations:
             if rule := rules.operation(op):
                 raise _fault(plugin, rule, f", operation {getattr(op, 'name', op)}")
-            if op.name in found.operations or op.name in (*BY_NAME, *NORMS, "Compose"):
+            if op.name in found.operations or op.name in (*BY_NAME, *NAMED_GRAPHS, "Compose"):
                 owner = found.operations[op.name][0] if op.name in found.operations else "Morello"
                 what = f"plugin {plugin!r}, operation {op.name}: the name is in use by an operation of {owner}"
                 raise PluginError(what, "give it another name", plugin)

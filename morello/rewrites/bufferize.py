@@ -39,8 +39,8 @@ class Bufferize(BufferedPipelineRewrite[Compose]):
             return
         dtypes = [state.dtype for state in logical.states]
         intermediates = range(1, len(op.stages))
-        alone = len(intermediates) > 1 and not target.cuts_all
-        for at in [(), *(((one,) for one in intermediates) if alone else ())]:
+        some = [_around_kernels(op, target)] if target.cuts_all else [(one,) for one in intermediates]
+        for at in [(), *(one for one in some if 0 < len(one) < len(intermediates))]:
             first = at[0] if at else 1
             rank = len(op.intermediate_shape(first, logical.shape))
             for place in places(target, op.intermediate_dtype(first, dtypes), rank):
@@ -62,6 +62,21 @@ class Bufferize(BufferedPipelineRewrite[Compose]):
                 for one, shape in zip(cuts, shapes, strict=True)
             ],
         )
+
+
+def _around_kernels(op: Compose, target: Target) -> tuple[int, ...]:
+    """Return the cuts that leave the largest pieces for which there are kernels, from the output on."""
+    cuts, waiting = set[int](), [0]
+    while waiting:
+        mine = next(
+            stages
+            for stages, piece in op.pieces_at(waiting.pop())
+            if len(stages) == 1 or any(kernel.implements(piece) for kernel in target.kernels)
+        )
+        inputs = {~entry for stage in mine for entry in op.stages[stage].inputs if entry < 0 and ~entry not in mine}
+        waiting += sorted(inputs - cuts)
+        cuts |= inputs
+    return tuple(sorted(cuts))
 
 
 @cache

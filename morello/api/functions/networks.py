@@ -16,7 +16,7 @@ from morello.errors import ArgumentError
 from morello.ir.ops import ComposeStage, arranged
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.norms import NORMS
+from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Gelu, Scale
 
@@ -68,11 +68,11 @@ def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | 
     # Calls accept vectors without the leading dimensions of size 1.
     rows = [attrs.evolve(one.grouped([*[[]] * (len(groups) - 1), [0]]), steps=one.steps) for one in others]
     inputs = (src, *rows)
-    norm = attrs.evolve(NORMS["LayerNorm"], eps=float(eps))
+    norm = NAMED_GRAPHS["LayerNorm"].configured({"eps": float(eps)})
     graph = norm.arranged(len(groups))
     order = (*graph.inputs, len(inputs))
     return FunctionPlan(
-        "layer_norm", graph.compose, made.shape, tuple(enumerate(inputs)), made, x.shape, norm.operands, order
+        "layer_norm", graph.compose, made.shape, tuple(enumerate(inputs)), made, x.shape, norm.names, order
     )
 
 

@@ -292,6 +292,23 @@ class Compose(Operation):
             pieces.append(self._piece(mine))
         return tuple(pieces)
 
+    @memoized
+    def pieces_at(self, end: int) -> tuple[tuple[tuple[int, ...], Operation], ...]:
+        """Return the pieces that compute a stage's output, largest first, whose other stages nothing else uses.
+
+        Each is its stages, and the operation or smaller Compose that they make.
+        """
+        users: dict[int, set[int]] = {}
+        for number, stage in enumerate(self.stages):
+            for entry in stage.inputs:
+                users.setdefault(~entry, set()).add(number)
+        found: dict[tuple[int, ...], Operation] = {}
+        for after in range(len(self.stages), end, -1):
+            mine = tuple(self._needed(end, range(after, len(self.stages))))
+            if mine not in found and all(users[stage] <= {*mine} for stage in mine[1:]):
+                found[mine] = self._piece([*mine]).op
+        return tuple(found.items())
+
     def _needed(self, end: int, ends: Collection[int]) -> list[int]:
         """Return stage `end` and the stages it needs up to other ends, in order."""
         found = {end}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import gcd, lcm
+from typing import Protocol
 
 import attrs
 
@@ -211,20 +212,33 @@ class _Maker:
 _SOME_RANK = 32
 
 
-def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
+class Part(Protocol):
+    """An operation, or a graph that stands for one."""
+
+    @property
+    def rank(self) -> int | None: ...
+    def operands(self, rank: int, /) -> tuple[Operand, ...]: ...
+
+
+def names_of(op: Part) -> tuple[list[str], str]:
+    """Return the names of the inputs and of the output, which do not depend on the rank."""
+    operands = op.operands(op.rank or _SOME_RANK)
+    return [one.name for one in operands if not one.writes], operands[-1].name
+
+
+def chained(ops: Sequence[Part]) -> tuple[tuple[int, ...], ...]:
     """Return the inputs of each stage of a chain: the output of the next one, then external inputs."""
     wires: list[tuple[int, ...]] = []
     external = 0
     for number, op in enumerate(ops, 1):
-        # The number of operands does not depend on the rank.
-        own = sum(not one.writes for one in op.operands(op.rank or _SOME_RANK)) - (number < len(ops))
+        own = len(names_of(op)[0]) - (number < len(ops))
         linked = (~number,) if number < len(ops) else ()
         wires.append((*linked, *range(external, external + own)))
         external += own
     return tuple(wires)
 
 
-def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
+def ranks_of(ops: Sequence[Part], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
     """Return the ranks of stages with these inputs, inferred from fixed ones, or else from that of the output.
 
     Raises SpecError if they are not determined.
@@ -243,7 +257,7 @@ def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: i
     return tuple(rank for rank in ranks if rank is not None)
 
 
-def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], ranks: list[int | None]) -> None:
+def _spread_ranks(ops: Sequence[Part], wires: Sequence[Sequence[int]], ranks: list[int | None]) -> None:
     """Infer ranks from known ones: an input has the rank of the output that it is."""
     links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
     progress = True
@@ -258,7 +272,7 @@ def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], rank
         progress = ranks != before
 
 
-def _rank(op: Operation, operand: int, dims: int) -> int:
+def _rank(op: Part, operand: int, dims: int) -> int:
     """Return the rank at which this operand has `dims` dimensions."""
     for rank in (dims, dims - 1, dims + 1):
         if rank >= 0 and len(op.operands(rank)[operand].dims) == dims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
@@ -13,6 +14,7 @@ from morello.build.toolchain import Compiler
 from morello.frontend.parser import parse_spec
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
+from morello.rewrites.bufferize import Bufferize
 from morello.schedule import lines, schedule_of
 
 from .scheduled import check, in_turns, require_features
@@ -108,6 +110,18 @@ def test_search_chooses_whole_rows(plugin: TargetPlugin, spec: str, kernel: str)
     found = api.compile(f"target {plugin.target}\nspec problem = {spec}\n", db=False)
     assert f"select {kernel}" in [line.strip() for line in lines(schedule_of(found.impl))]
     assert "_mm_prefetch" in found.source
+
+
+@PLUGINS
+def test_large_graphs_are_cut_around_norms(plugin: TargetPlugin) -> None:
+    """Where search cuts graphs into single operations, pieces that kernels implement stay whole."""
+    target = attrs.evolve(Registry.of(x86=plugin).target(plugin.target), cuts_all=True)
+    graph = parse_spec(
+        "Compose([y = Matmul(n, w), n = LayerNorm(h, g, b), h = Matmul(x, w)], [x: (1×4×8, GL), w: (1×8×8, GL), "
+        "g: (1×1×8, GL), b: (1×1×8, GL), y: (1×4×8, GL)])",
+        target,
+    ).logical
+    assert {step.at for step in Bufferize.steps(graph, target)} == {(), (1, 10)}
 
 
 def whole_row(plugin: TargetPlugin, spec: str, kernel: str) -> Kernel:

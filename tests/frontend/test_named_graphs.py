@@ -1,0 +1,129 @@
+"""Named graphs, such as LayerNorm: alone and inside a Compose they are the graphs that they abbreviate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morello.frontend.parser import parse_signed, parse_spec
+from morello.ir.dtypes import F32
+from morello.kernels.target import Target
+
+Arrays = Sequence[np.ndarray]
+
+
+@attrs.frozen
+class Named:
+    """A named graph on b×m×n: its equations, of `out` and inputs `a`, `b`, ..., and its meaning in numpy.
+
+    `shapes` are those of its inputs, in terms of (b, m, n), and of the output.
+    """
+
+    text: str
+    equations: str
+    shapes: Callable[[int, int, int], list[tuple[int, ...]]]
+    meaning: Callable[..., np.ndarray]
+
+
+def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.5) * gamma + beta
+
+
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    scores = np.exp(q @ k / np.sqrt(q.shape[-1]))
+    return scores / scores.sum(-1, keepdims=True) @ v
+
+
+GRAPHS = {
+    "LayerNorm": Named(
+        "LayerNorm[eps=0.5]",
+        "out = Add[over=[0, 1]](s, c), s = Mul[over=[0, 1]](n, b), n = Mul[over=[2]](d, r), r = Rsqrt(h), "
+        "h = Shift[by=0.5](v), v = Mean(q), q = Mul(d, d), d = Sub[over=[2]](a, u), u = Mean(a)",
+        lambda b, m, n: [(b, m, n), (1, 1, n), (1, 1, n), (b, m, n)],
+        layer_norm,
+    ),
+    "RMSNorm": Named(
+        "RMSNorm[eps=0.25]",
+        "out = Mul[over=[0, 1]](n, b), n = Mul[over=[2]](a, r), r = Rsqrt(h), h = Shift[by=0.25](v), v = Mean(q), "
+        "q = Mul(a, a)",
+        lambda b, m, n: [(b, m, n), (1, 1, n), (b, m, n)],
+        lambda x, gamma: x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.25) * gamma,
+    ),
+    "Attention": Named(
+        "Attention[scale=0.5]",
+        "out = Matmul(p, c), p = Softmax(s), s = Scale[by=0.5](h), h = Matmul(a, b)",
+        lambda b, m, n: [(b, m, 4), (b, 4, 3), (b, 3, n), (b, m, n)],
+        attention,
+    ),
+}
+
+
+def spelled(named: Named, out: str, inputs: Sequence[str], prefix: str) -> str:
+    """The equations of a graph, with names that nothing else has."""
+    names = {"out": out, **dict(zip("abc", inputs, strict=False))}
+    words = named.equations.replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split(" ")
+    return " ".join(names.get(word, prefix + word if len(word) == 1 and word.isalpha() else word) for word in words)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_named_graph_is_its_equations(seed: int, avx2: Target) -> None:
+    """In a random sequence of graphs and Relu, each on the output of the one before it."""
+    rng = random.Random(seed)
+    b, m, n = rng.randint(1, 2), rng.randint(1, 4), rng.randint(1, 4)
+    short: list[str] = []
+    long: list[str] = []
+    operands: dict[str, tuple[int, ...]] = {"x0": (b, m, n)}
+    for number in range(rng.randint(2, 4)):
+        inputs, out = [f"x{number}"], f"x{number + 1}"
+        kind = rng.choice(["Relu", *GRAPHS])
+        if kind == "Relu":
+            short.append(f"{out} = Relu({inputs[0]})")
+            long.append(short[-1])
+            continue
+        named = GRAPHS[kind]
+        others = named.shapes(b, m, n)[1:-1]
+        if kind == "Attention":
+            others = [(b, n, 3), (b, 3, n)]
+        for at, shape in enumerate(others):
+            inputs.append(f"w{number}_{at}")
+            operands[inputs[-1]] = shape
+        short.append(f"{out} = {named.text}({', '.join(inputs)})")
+        long.append(spelled(named, out, inputs, f"t{number}"))
+    operands[f"x{len(short)}"] = (b, m, n)
+    listed = ", ".join(f"{name}: ({'×'.join(map(str, shape))}, GL)" for name, shape in operands.items())
+    one, other = (
+        parse_signed(f"Compose([{', '.join(reversed(equations))}], [{listed}])", avx2) for equations in (short, long)
+    )
+    assert one == other
+    assert parse_spec(str(one[0]), avx2) == one[0]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_its_meaning(name: str, avx2: Target) -> None:
+    named, rng = GRAPHS[name], np.random.default_rng(0)
+    shapes = named.shapes(2, 3, 8)
+    dims = (2, 3, 3, 8, 4) if name == "Attention" else (2, 3, 8)
+    spec, signature = parse_signed(f"{named.text}({'×'.join(map(str, dims))}{', GL' * len(shapes)})", avx2)
+    assert signature is not None
+    logical = spec.logical
+    assert [logical.operand(at).shape for at in signature.operands] == shapes
+    inputs = [rng.normal(size=shape) for shape in shapes[:-1]]
+    ordered = [inputs[signature.operands.index(at)] for at in range(len(inputs))]
+    (made,) = logical.op.evaluate(dims, ordered, [F32] * len(shapes))
+    np.testing.assert_allclose(made, named.meaning(*inputs), rtol=1e-6, atol=1e-9)
+
+
+def test_a_chain_lists_other_inputs_in_order(avx2: Target) -> None:
+    spec, signature = parse_signed(
+        "Compose([RMSNorm, Attention], [(1×1×8, GL), (1×2×4, GL), (1×4×3, GL), (1×3×8, GL), (1×2×8, GL)])", avx2
+    )
+    assert signature is not None
+    assert signature.names == ("gamma0", "q1", "k1", "v1", "out")
+    assert [spec.logical.operand(at).shape for at in signature.operands][:2] == [(1, 1, 8), (1, 2, 4)]
+    assert "Scale[by=0.5]" in str(spec)
