@@ -48,6 +48,8 @@ CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
     "Matmul": ({"saturating": True},),
     "Conv": ({"padding": 1}, {"stride": 2}, {"dilation": 2}),
     "GroupedConv": ({"padding": 1},),
+    "MaxPool": ({"padding": 1},),
+    "AvgPool": ({"padding": 1},),
     "Gelu": ({"form": "tanh"},),
     "Add": ({"over": (0,)},),
 }
@@ -207,7 +209,14 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
 
 def usual(op: Operation) -> tuple[int, ...]:
     """Return a shape for which rewrites are asked."""
-    return {None: (4, 8), 3: (1, 2, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
+    return {
+        None: (4, 8),
+        3: (1, 2, 8),
+        4: (1, 2, 2, 8),
+        6: (1, 2, 4, 4, 2, 2),
+        7: (1, 2, 2, 4, 4, 2, 2),
+        8: (1, 2, 2, 2, 4, 4, 2, 2),
+    }[op.rank]
 
 
 def operations() -> list[Operation]:

@@ -23,6 +23,7 @@ from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Sum
@@ -55,6 +56,9 @@ CONFIGURED: list[Operation] = [
     Dequantize(bits=8, group=3),
     QMatmul(group=0),
     QMatmul(bits=8, group=0, accumulate=True),
+    MaxPool(stride=2, padding=(1, 0, 2, 1)),
+    AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
+    AvgPool(padding=1, count_include_pad=True),
 ]
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
@@ -63,6 +67,7 @@ SHAPES: dict[int | None, tuple[int, ...]] = {
     None: (3, 4, 5),
     3: (2, 3, 4),
     4: (2, 3, 5, 4),
+    6: (2, 3, 3, 4, 3, 2),
     7: (2, 2, 3, 4, 3, 2, 3),
     8: (2, 2, 2, 3, 3, 4, 2, 2),
 }
@@ -262,7 +267,7 @@ def test_convolutions_agree_with_their_definition() -> None:
     padded = np.pad(image, [(0, 0), (0, 0), (1, 2), (0, 1)])
     assert np.array_equal(op.unpadded().evaluate(shape, [padded, filters], [F32] * 3)[0], out)
     assert op.untiled(7) == (2, 3, 4, 5, 6)
-    assert op.accumulating() == Conv(True, (2, 1), (1, 2), (1, 0, 2, 1))
+    assert op.accumulating() == attrs.evolve(op, accumulate=True)
 
 
 @given(
@@ -295,6 +300,37 @@ def test_an_image_makes_the_padding_exact(op, image, filters, stride, dilation, 
         op.configured({**given, "image": image}, wrong)
 
 
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, 0), ((2, 1), (1, 2), (1, 0, 2, 1)), (3, 1, 1)])
+def test_pools_agree_with_their_definition(stride, dilation, padding, counted: bool) -> None:
+    given = {"stride": stride, "dilation": dilation, "padding": padding}
+    largest, mean = MaxPool(**given), AvgPool(**given, count_include_pad=counted)
+    shape = (2, 2, 3, 4, 3, 2)
+    (image,) = inputs_of(largest, shape)
+    image = image - 1
+    got = [op.evaluate(shape, [image], [F32, F32])[0] for op in (largest, mean)]
+    (down, right), (apart, aside), (top, left, _, _) = largest.strides, largest.dilations, largest.pads
+    for b, c, h, w in product(*map(range, shape[:4])):
+        places = [
+            (h * down + fh * apart - top, w * right + fw * aside - left) for fh, fw in product(range(3), range(2))
+        ]
+        seen = [image[b, c, y, x] for y, x in places if 0 <= y < image.shape[2] and 0 <= x < image.shape[3]]
+        assert got[0][b, c, h, w] == max(seen)
+        assert got[1][b, c, h, w] == pytest.approx(sum(seen) / (6 if counted else len(seen)))
+
+
+def test_outputs_of_pools_may_be_rounded_up() -> None:
+    shape = (1, 1, 3, 3, 2, 2)
+    up = MaxPool().configured({"stride": 2, "image": 5}, shape)
+    assert up == MaxPool(stride=2, padding=(0, 0, 1, 1))
+    mean = AvgPool().configured({"stride": 2, "image": 5}, shape)
+    assert mean.evaluate(shape, [np.ones((1, 1, 5, 5))], [])[0].tolist() == [[[[1.0] * 3] * 3]]
+    with pytest.raises(SpecError, match="windows do not go beyond the padding"):
+        AvgPool().configured({"stride": 2, "image": 5, "count_include_pad": True}, shape)
+    with pytest.raises(SpecError, match="make an output of 3×3, not 4×4"):
+        MaxPool().configured({"stride": 2, "image": 6}, (1, 1, 4, 4, 2, 2))
+
+
 WRONG = [
     (lambda: Conv(stride=0), "stride is a number of at least 1"),
     (lambda: Conv(dilation=(1, 2, 3)), "dilation is a number of at least 1, or two"),
@@ -324,6 +360,8 @@ REFUSED = [
     (Dequantize(), (1, 2, 3), [I8, F32, I8, F32], "weights are u8, two weights in each"),
     (Dequantize(bits=8), (1, 2, 3), [I8, F32, U8, F32], "zeros of the same type, not i8 and u8"),
     (QMatmul(), (1, 1, 2, 3), [F32, U8, I32, U8, F32], "scales are i32, not floats of up to 32 bits"),
+    (MaxPool(padding=2), (1, 1, 4, 4, 2, 2), [F32] * 2, "in the padding alone"),
+    (AvgPool(), (1, 1, 4, 4, 2, 2), [I8] * 2, "for floats"),
     (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),
 ]
 

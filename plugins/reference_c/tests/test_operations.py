@@ -12,6 +12,7 @@ from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.softmax import Softmax
@@ -24,7 +25,14 @@ from morello.plugins import Target
 from morello.testing import Trials
 from morello.verify.reference import implement
 
-SHAPES = {None: (2, 9), 3: (2, 3, 9), 4: (2, 3, 5, 4), 7: (1, 2, 3, 3, 2, 3, 2), 8: (1, 2, 2, 2, 3, 2, 2, 2)}
+SHAPES = {
+    None: (2, 9),
+    3: (2, 3, 9),
+    4: (2, 3, 5, 4),
+    6: (2, 3, 3, 2, 3, 2),
+    7: (1, 2, 3, 3, 2, 3, 2),
+    8: (1, 2, 2, 2, 3, 2, 2, 2),
+}
 CONFIGURED: list[Operation] = [
     Add(over=(0,)),
     Maximum(over=(1,)),
@@ -40,12 +48,15 @@ CONFIGURED: list[Operation] = [
     QMatmul(bits=8, group=0),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, padding=1),
+    MaxPool(stride=2, padding=(1, 0, 2, 1)),
+    AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
+    AvgPool(padding=1, count_include_pad=True),
 ]
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 #: Operations whose C differs from one integer type to another.
-BY_SIGN = ("Maximum", "Max", "Relu", "FillMin")
+BY_SIGN = ("Maximum", "Max", "MaxPool", "Relu", "FillMin")
 #: Types as plugins declare them.
 FP8 = DType("f8e4m3", ml_dtypes.float8_e4m3fn), DType("f8e5m2", ml_dtypes.float8_e5m2)
 

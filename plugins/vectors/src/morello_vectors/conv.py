@@ -58,7 +58,7 @@ def _loops(spec: LogicalSpec, site: KernelSite, by_filters: bool) -> list[OuterL
     return loops or [OuterLoop(1)]
 
 
-def _beside(dim: int) -> Callable[[OperandState], bool]:
+def beside(dim: int) -> Callable[[OperandState], bool]:
     """Return the condition that values along a dimension lie side by side, without strips."""
 
     def holds(state: OperandState) -> bool:
@@ -72,7 +72,7 @@ def _beside(dim: int) -> Callable[[OperandState], bool]:
     return holds
 
 
-def _plain(state: OperandState) -> bool:
+def plain(state: OperandState) -> bool:
     return state.layout is not None and not state.layout.has_strips
 
 
@@ -156,11 +156,11 @@ class _Tiles:
 
         Operands far from L1 would multiply the states that costs are asked for.
         """
-        near = OperandPattern(levels=("L1",), dtypes=("f32",), contiguous=False, when=_plain)
-        image, filters = near, attrs.evolve(near, when=_beside(_FILTER))
-        out = attrs.evolve(near, when=_beside(_CHANNEL))
+        near = OperandPattern(levels=("L1",), dtypes=("f32",), contiguous=False, when=plain)
+        image, filters = near, attrs.evolve(near, when=beside(_FILTER))
+        out = attrs.evolve(near, when=beside(_CHANNEL))
         if not self.by_filters:
-            image = out = attrs.evolve(near, levels=MEMORIES, layout="row_major", when=_beside(_COLUMN))
+            image = out = attrs.evolve(near, levels=MEMORIES, layout="row_major", when=beside(_COLUMN))
             filters = attrs.evolve(near, layout="row_major")
         two = self.size // 2
         made = {_F: (two,), _W: (3, 6, rows_within(self.registers))} if self.by_filters else {_F: (3, 6), _W: (two,)}

@@ -17,6 +17,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move, OnePrefix
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Sum
@@ -30,7 +31,7 @@ from morello.ir.ops.softmax_parts import (
 )
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Unary
-from morello_reference_c.meanings import copies, elementwise, products, reductions, softmax
+from morello_reference_c.meanings import copies, elementwise, pools, products, reductions, softmax
 from morello_reference_c.meanings.common import HELPERS, Meaning
 
 __all__ = ["HELPERS", "MEANINGS", "looped", "meaning"]
@@ -53,6 +54,8 @@ MEANINGS: dict[type[Operation], Meaning] = {
     DivideVecScalar: elementwise.divide,
     Unary: elementwise.unary,
     Max: reductions.largest,
+    MaxPool: pools.largest,
+    AvgPool: pools.mean,
     Sum: reductions.total,
     Mean: reductions.mean,
     Softmax: softmax.softmax,
