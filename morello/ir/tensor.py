@@ -15,10 +15,19 @@ from morello.ir.numbers import Mask, Num, NumT, ceil_div, choose, product
 
 @attrs.frozen
 class Every:
-    """The values of a dimension whose index is a multiple of `step`."""
+    """Every `step`th value of a dimension, from number `start` on; there are several."""
 
     dim: int
     step: int
+    start: int = 0
+
+
+@attrs.frozen
+class Only:
+    """One value of a dimension of several."""
+
+    dim: int
+    start: int
 
 
 @attrs.frozen
@@ -38,7 +47,7 @@ class Block:
 
 
 #: For each dimension of a tensor, the dimension of the underlying tensor; None for size 1.
-DimMap = tuple[int | Every | Collapsed | Block | None, ...]
+DimMap = tuple[int | Every | Only | Collapsed | Block | None, ...]
 
 #: Distances in bytes whose multiples states record: caches of few ways hold few lines at such distances.
 SPACINGS = (2048, 4096)
@@ -234,7 +243,9 @@ class OperandState:
         state = attrs.evolve(state, layout=Layout(dims))
         for dim, axis in enumerate(dim_map):
             if isinstance(axis, Every):
-                state = state._skipping(dim)
+                state = state._skipping(dim, axis)
+            elif isinstance(axis, Only):
+                state = state._single(dim, axis)
             elif isinstance(axis, Block):
                 state = state._in_blocks(dim, names[axis.dim])
         return state
@@ -257,11 +268,20 @@ class OperandState:
             )
         return attrs.evolve(self, layout=Layout((*dims[:place], *dims[place + 1 :])), contig=self.contig - 1)
 
-    def _skipping(self, dim: int) -> OperandState:
-        """Return the state without some values along a dimension, so that no two are adjacent."""
+    def _skipping(self, dim: int, axis: Every) -> OperandState:
+        """Return the state without some values along a dimension; with steps, no two are adjacent."""
         assert self.layout is not None
-        place = self._place_without_strips(dim)
-        return attrs.evolve(self, contig=min(self.contig, len(self.layout.dims) - 1 - place), spacing=0)
+        inner = len(self.layout.dims) - self._place_without_strips(dim)
+        run = min(self.contig, inner - (axis.step > 1))
+        return attrs.evolve(self, contig=run, aligned=self.aligned and not axis.start, spacing=0)
+
+    def _single(self, dim: int, axis: Only) -> OperandState:
+        """Return the state of one value along a dimension."""
+        assert self.layout is not None
+        self._place_without_strips(dim)
+        codes = [TileCode.GONE if each.dim == dim else TileCode.WHOLE for each in self.layout.dims]
+        layout, contig = self.layout.tiled(self.contig, codes)
+        return attrs.evolve(self, layout=layout, contig=contig, aligned=self.aligned and not axis.start, spacing=0)
 
     def _in_blocks(self, blocks: int, dim: int) -> OperandState:
         """Return the state with a dimension, of several blocks of several values, in blocks."""
@@ -283,9 +303,9 @@ class OperandState:
 
 
 def plain(dim_map: DimMap) -> tuple[int | None, ...]:
-    """Return the map to plain dimensions: that of skipped values or blocks, the inner of collapsed ones."""
+    """Return the map to plain dimensions: that of some values or blocks, the inner of collapsed ones."""
     inner = (axis.inner if isinstance(axis, Collapsed) else axis for axis in dim_map)
-    return tuple(axis.dim if isinstance(axis, (Every, Block)) else axis for axis in inner)
+    return tuple(axis.dim if isinstance(axis, (Every, Only, Block)) else axis for axis in inner)
 
 
 def spacing_number(spacing: int) -> int:

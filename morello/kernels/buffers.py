@@ -8,7 +8,7 @@ import attrs
 
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.layout import row_major
-from morello.ir.tensor import Block, Collapsed, DimMap, Every, TensorSpec, plain
+from morello.ir.tensor import Block, Collapsed, DimMap, Every, Only, TensorSpec, plain
 
 #: Of buffers that emitted code makes, and of the workspace.
 ALIGNMENT = 64
@@ -75,6 +75,9 @@ class View:
         if any(isinstance(axis, Collapsed) for axis in dim_map):
             assert not any(as_index(start).constant != 0 for start in starts), "collapsed dimensions are not tiled"
             return self._collapsed(tensor)
+        for axis in dim_map:
+            if isinstance(axis, (Every, Only)) and (own := self.dim_map[axis.dim]) is not None:
+                moved[own] = moved[own] + axis.start * self.steps[axis.dim]
         steps = (axis.step if isinstance(axis, (Every, Block)) else 1 for axis in dim_map)
         seen = [
             (None, 1) if axis is None else (self.dim_map[axis], self.steps[axis] * step)

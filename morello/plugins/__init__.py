@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
     from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh, Unary, UnaryErrors
+    from morello.ir.ops.views import Concat, Slice, Transpose
     from morello.ir.program import Parameter, Program
     from morello.ir.signature import Signature
     from morello.ir.spec import LogicalSpec, Spec
@@ -117,6 +118,7 @@ _NAMES = {
     "SoftmaxDenominatorAndUnscaled SoftmaxDenominatorAndUnscaledFromMax",
     "morello.ir.ops.softmax_per_part": "SoftmaxDenominatorAndMaxPerPart",
     "morello.ir.ops.unary": "Exp Gelu Relu Rsqrt Scale Shift Sigmoid Silu Tanh Unary UnaryErrors",
+    "morello.ir.ops.views": "Concat Slice Transpose",
     "morello.ir.program": "Parameter Program",
     "morello.ir.signature": "Signature",
     "morello.ir.spec": "LogicalSpec Spec",

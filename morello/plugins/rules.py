@@ -203,7 +203,7 @@ def microkernel(kernel: object, target: Target) -> str | None:
         return f"no operation is a {kernel.op_name}: give the language one with the hook morello_operations"
     for op in operations:
         rank = _rank(kernel, op)
-        if len(kernel.operands) != len(op.operands(rank)):
+        if not op.variadic and len(kernel.operands) != len(op.operands(rank)):
             return f"{op} has {len(op.operands(rank))} operands, it lists {len(kernel.operands)}"
         if isinstance(kernel.shape, tuple) and op.rank not in (None, len(kernel.shape)):
             return f"{op} has {op.rank} dimensions, its shape lists {len(kernel.shape)}"

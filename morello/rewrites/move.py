@@ -210,7 +210,7 @@ class MoveStep(Rewrite):
 
 def is_moved(op: Operation, target: Target) -> bool:
     """Return whether search moves the operands of an operation; in restricted spaces none before a pending rewrite."""
-    return target.size_bits == 1 or pending_dims(op, target) is None
+    return op.search_hints.moved and (target.size_bits == 1 or pending_dims(op, target) is None)
 
 
 def seen_in(level: MemoryLevel, state: OperandState, target: Machine) -> OperandState:

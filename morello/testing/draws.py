@@ -17,6 +17,7 @@ from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops import Operation
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.testing.generate import RandomPrograms, random_parameters, random_spec
@@ -40,8 +41,21 @@ _PATIENCE_OP, _PATIENCE_TYPES = 80, 8
 
 
 def made_for(op: Operation, shape: tuple[int, ...]) -> Operation:
-    """Return the operation as it is at this shape: parts are as long as the shape's last dimension."""
-    return attrs.evolve(op, of=shape[-1]) if isinstance(op, SoftmaxDenominatorAndMaxPerPart) else op
+    """Return the operation as it is at this shape: with parts as long as the shape's last dimension, for example."""
+    rank = len(shape)
+    if isinstance(op, SoftmaxDenominatorAndMaxPerPart):
+        return attrs.evolve(op, of=shape[-1])
+    if isinstance(op, Transpose) and op.order:
+        return attrs.evolve(op, order=tuple(random.Random(f"{op} {shape}").sample(range(rank), rank)))
+    if isinstance(op, Slice):
+        given = ((name, getattr(op, name)) for name in op.parameters if hasattr(op, name))
+        return attrs.evolve(op, **{name: ((*own,) * rank)[:rank] for name, own in given})
+    if isinstance(op, Concat):
+        op = attrs.evolve(op, dim=op.axis(rank) % rank)
+        size = shape[op.axis(rank)]
+        count = min(len(op.sizes), size)
+        return attrs.evolve(op, sizes=(*(size // count,) * (count - 1), size - size // count * (count - 1)))
+    return op
 
 
 @attrs.frozen
@@ -157,6 +171,9 @@ class Draws:
             one for one in untried if not self.found[op.name, one] and self.redrawn[op.name, one] < _PATIENCE_TYPES
         ]
         pool = good if good and (not untried or rng.random() < 0.8) else untried[:4]
+        if op.variadic:
+            count = len(configured.operands(len(shape))) - 1
+            pool = [(*(one[:-1] * count)[:count], one[-1]) for one in pool]
         fitting = [one for one in pool if configured.refusal(shape, one) is None]
         if not fitting:
             untried[:] = untried[4:] + untried[:4]

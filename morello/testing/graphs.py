@@ -19,6 +19,7 @@ from morello.ir.ops.move import Move
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Relu, Scale, Shift
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.ir.ops.wiring import ComposeStage
 
 Shape = tuple[int, ...]
@@ -62,7 +63,7 @@ class _Drawn:
 
     def _operation(self, first: int, shape: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
         rank, rng = len(shape), self.rng
-        kind = rng.choice(["matmul", "matmul", "unary", "binary", "over", "reduce", "broadcast"])
+        kind = rng.choice(["matmul", "matmul", "unary", "binary", "over", "reduce", "broadcast", "view"])
         if kind == "matmul":
             b, m, k = shape
             n = self._size()
@@ -77,6 +78,8 @@ class _Drawn:
             return rng.choice([Add(over=over), Sub(over=over)]), rank, (first, self._like(small)), shape
         if kind == "reduce":
             return rng.choice([Mean, Sum, Max])(dim=rng.randrange(rank)), rank, (first,), shape
+        if kind == "view":
+            return self._view(first, shape)
         if kind == "broadcast" and 1 in shape:
             wide = list(shape)
             dim = rng.choice([dim for dim, size in enumerate(shape) if size == 1])
@@ -84,6 +87,23 @@ class _Drawn:
             return Broadcast(dim=dim), rank, (first,), tuple(wide)
         softmax = Softmax(dim=rng.randrange(rank))
         return rng.choice([Relu(), Move(), Scale(by=0.5), Shift(by=1.0), softmax]), rank, (first,), shape
+
+    def _view(self, first: int, shape: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
+        rank, rng = len(shape), self.rng
+        kind, dim = rng.choice(["transpose", "slice", "concat"]), rng.randrange(rank)
+        if kind == "transpose":
+            order = tuple(rng.sample(range(rank), rank))
+            return Transpose(order=order), rank, (first,), tuple(shape[each] for each in order)
+        if kind == "concat":
+            sizes = shape[dim], self._size()
+            pair = (first, self._like((*shape[:dim], sizes[1], *shape[dim + 1 :])))
+            return Concat(dim=dim, sizes=sizes), rank, pair, (*shape[:dim], sum(sizes), *shape[dim + 1 :])
+        start = tuple(rng.randrange(size) for size in shape)
+        step = tuple(rng.randint(1, 2) for _ in shape)
+        most = (-((at - size) // each) for size, at, each in zip(shape, start, step, strict=True))
+        made = tuple(rng.randint(1, count) for count in most)
+        op = Slice(start=start, step=step).configured({"of": shape}, made)
+        return op, rank, (first,), made
 
     def _conv(self, first: int) -> tuple[Operation | None, int, Iterable[int], Shape]:
         shape, rng = self.tensors[first], self.rng

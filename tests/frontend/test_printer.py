@@ -30,6 +30,7 @@ from morello.ir.ops.conv import Conv
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
+from morello.ir.ops.views import Concat, Transpose
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import SPACINGS, TensorSpec
@@ -81,6 +82,8 @@ CONFIGURED = [
     Add(over=(0, 2)),
     Conv(stride=(2, 1), padding=(1, 1, 0, 0)),
     Conv(accumulate=True, dilation=2),
+    Transpose(order=(1, 2, 0)),
+    Concat(sizes=(1, 2, 5)),
 ]
 
 
@@ -98,6 +101,10 @@ def operations(draw):
     shape = tuple(draw(SIZES) for _ in range(op.rank or draw(st.integers(3, 4))))
     if isinstance(op, SoftmaxDenominatorAndMaxPerPart):
         shape = (draw(SIZES), *shape[:-1], op.of)
+    if isinstance(op, Concat):
+        shape = (*shape[:-1], sum(op.sizes))
+    if isinstance(op, Transpose):
+        shape = shape[: len(op.order) or None]
     # A padded image may have no values left.
     assume(all(size > 0 for one in op.operands(len(shape)) for size in one.shape(shape)))
     return op, shape

@@ -31,6 +31,7 @@ from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift, Unary
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
@@ -59,9 +60,15 @@ CONFIGURED: list[Operation] = [
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),
+    Transpose(order=(1, 0, 2)),
+    Transpose(order=(1, 2, 0)),
+    Slice(start=(1, 0, 2), rest=(0, 0, 3)),
+    Slice(start=(0, 0, 1), step=(1, 3, 2)),
+    Concat(sizes=(2, 3)),
+    Concat(dim=0, sizes=(1, 1, 1)),
 ]
 #: Those of the plain form that has no shape of the sizes here.
-OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
+OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart", "Concat"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 SHAPES: dict[int | None, tuple[int, ...]] = {
     None: (3, 4, 5),
@@ -341,6 +348,13 @@ WRONG = [
     (lambda: Gelu(form="cubic"), "unknown form=cubic"),  # pyright: ignore[reportArgumentType]
     (lambda: Scale(by=1e300), "by=1e\\+300 is not a finite f32"),
     (lambda: by_name("Max").configured({"stride": 2}), "Max has no parameter 'stride'"),
+    (lambda: Transpose(order=(0, 0)), "order lists each dimension once"),
+    (lambda: Slice(step=(0, 1)), "step has numbers of at least 1"),
+    (lambda: Slice(start=(1, 1)).configured({"stop": (3, 3)}, (2, 2)), "stop needs the shape of src"),
+    (lambda: Slice().configured({"stop": (3, 3), "of": (4, 4)}, (2, 2)), "make an output of 3×3"),
+    (lambda: Slice().configured({"of": (4, 4)}, (5, 2)), "src of 4×4 has no such values"),
+    (lambda: Concat(sizes=()), "sizes lists the inputs' sizes"),
+    (lambda: Concat(sizes=(1,) * 9), "1 to 8"),
 ]
 
 
@@ -363,6 +377,10 @@ REFUSED = [
     (MaxPool(padding=2), (1, 1, 4, 4, 2, 2), [F32] * 2, "in the padding alone"),
     (AvgPool(), (1, 1, 4, 4, 2, 2), [I8] * 2, "for floats"),
     (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),
+    (Transpose(order=(1, 0)), (2, 3, 4), [F32] * 2, "order lists 2 dimensions"),
+    (Slice(start=(1, 0)), (2, 3, 4), [F32] * 2, "start has 2 numbers"),
+    (Concat(sizes=(1, 1)), (2, 3), [F32] * 3, "sizes [1, 1] have the sum 2, not 3"),
+    (Concat(sizes=(1, 2)), (2, 3), [F32, F32, I8], "f32 does not convert to i8"),
 ]
 
 
@@ -398,3 +416,18 @@ def test_zeros_go_around_two_dimensions_or_more() -> None:
     refused = Pad().check((8,), [F32, F32])
     assert refused
     assert refused.hint == "write 1×8"
+
+
+@given(st.data())
+def test_slices_are_those_of_python(data: st.DataObject) -> None:
+    source = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3))
+    ends = [sorted(data.draw(st.tuples(st.integers(0, size - 1), st.integers(0, size - 1)))) for size in source]
+    start, stop = [first for first, _ in ends], [last + 1 for _, last in ends]
+    step = [data.draw(st.integers(1, 3)) for _ in source]
+    values = np.arange(np.prod(source)).reshape(source)
+    expected = values[tuple(map(slice, start, stop, step))]
+    given = {"start": tuple(start), "stop": tuple(stop), "step": tuple(step)}
+    op = Slice().configured({**given, "of": tuple(source)}, expected.shape)
+    assert op == Slice().configured(given, None, [source])
+    assert op.operands(len(source))[0].shape(expected.shape) == tuple(source)
+    assert np.array_equal(op.evaluate(expected.shape, [values], [I32, I32])[0], expected)

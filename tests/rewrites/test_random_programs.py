@@ -13,6 +13,7 @@ import pytest
 import morello
 from morello.ir.impl import Impl, Node, walk
 from morello.ir.ops import by_name
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.kernels.target import Target
 from morello.rewrites import STANDARD, Example
 from morello.testing.generate import RandomPrograms, random_spec
@@ -26,6 +27,9 @@ SHAPES = {
 EXAMPLES = [
     *(Example(by_name(name), shape) for name, shapes in SHAPES.items() for shape in shapes),
     *dict.fromkeys(one.example for one in STANDARD),
+    Example(Transpose(order=(2, 0, 1)), (3, 4, 8)),
+    Example(Slice(start=(1, 2), step=(1, 2), rest=(0, 1)), (3, 8)),
+    Example(Concat(sizes=(1, 4, 3)), (3, 8)),
 ]
 
 

@@ -46,6 +46,10 @@ GOALS = {
         "x86_avx2",
         (
             "(OnePrefix(2×3, L1, (f32, L1, col_major), serial), [8, 0, 0, 0, 0, 0])",
+            "(Transpose[order=[1, 0, 2]](2×2×3, (f32, GL, c2), L1, serial), [8, 32, 128, 0, 0, 0])",
+            "(Slice[start=[1, 0], step=[1, 2], rest=[0, 1]](2×3, (bf16, GL), L1, serial), [8, 32, 128, 0, 0, 0])",
+            "(Slice[start=[1, 2], rest=[1, 0]](1×5, (i32, L1, col_major), (i32, L1)), [8, 32, 128, 0, 0, 64])",
+            "(Concat[dim=0, sizes=[1, 2]](3×4, L1, (f32, L1, col_major), (f32, L1, c1), serial), [8, 32, 0, 0, 0, 0])",
             "(Mean(2×3, L1, L1, serial), [8, 0, 128, 0, 0, 0])",
             "(DivideVecScalar(2×3, L1, L1, serial), [12, 0, 128, 0, 0, 0])",
             "(Softmax(1×3, L1, L1, serial), [12, 0, 128, 0, 0, 0])",

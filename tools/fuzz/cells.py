@@ -82,9 +82,11 @@ def text_of(row: PageRow, column: str, level: str) -> str:
         return GRAPHS[row.name].format(f"({column}, {level})", f"{column}, {level}")
     op = by_name(row.name.split("[")[0])
     padded = "padding" in row.name or op.name == "Pad"
-    # Parts are as long as the last dimension.
+    # Parts are as long as the last dimension, and inputs together.
     part = re.search(r"\[of=(\d+)\]", row.name)
-    shape = f"1×{part[1]}" if part else (PADDED if padded else SHAPES)[op.rank]
+    sizes = re.search(r"\[sizes=\[(\d+), (\d+)\]\]", row.name)
+    whole = part[1] if part else str(int(sizes[1]) + int(sizes[2])) if sizes else None
+    shape = f"1×{whole}" if whole else (PADDED if padded else SHAPES)[op.rank]
     inputs, _, output = column.rpartition(" → ")
     named = itertools.cycle(inputs.split(" · ") if inputs else [output])
     dtypes = [output if one.writes else next(named) for one in op.operands(shape.count("×") + 1)]

@@ -33,6 +33,8 @@ class SearchHints:
     in_registers: tuple[int, ...] | None = None
     #: Iteration dimensions that search tiles by 1 or not at all.
     unit_tiles_only: tuple[int, ...] = ()
+    #: Whether search moves operands before this is rewritten to other operations.
+    moved: bool = True
 
     def to_registers(self, operand: int) -> bool:
         """Return True if search moves an operand to registers."""
@@ -215,6 +217,11 @@ class Operation(ABC):
     @property
     def optional_batch(self) -> bool:
         """Return True if a Spec may omit the first dimension, shared by all operands, where its size is 1."""
+        return False
+
+    @property
+    def variadic(self) -> bool:
+        """Return True if parameters decide the number of operands."""
         return False
 
     @property

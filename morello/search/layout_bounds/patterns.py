@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.ir.tensor import SPACINGS, Block, Collapsed, DimMap, Every, OperandState, plain
+from morello.ir.tensor import SPACINGS, Block, Collapsed, DimMap, Every, Only, OperandState, plain
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.budget import check_budget
 from morello.search.tables.loops import LoopTables
@@ -59,7 +59,9 @@ class Pattern:
 
     def under(self, dim_map: DimMap, cls: int) -> Pattern | None:
         """Return the pattern of a view under other dimensions, None if its innermost is left out."""
-        if self.run == Run.ANY or any(isinstance(axis, Block) for axis in dim_map):
+        # Patterns lack the order of dimensions, which decides whether parts of a tensor are one run.
+        parts = any(isinstance(axis, (Block, Only)) or (isinstance(axis, Every) and axis.step == 1) for axis in dim_map)
+        if self.run == Run.ANY or parts:
             return Pattern(cls, run=Run.ANY)
         if self.run == Run.NONE or any(isinstance(axis, Every) and axis.dim == self.dim for axis in dim_map):
             return Pattern(cls)

@@ -19,6 +19,7 @@ from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
@@ -51,9 +52,13 @@ CONFIGURED: list[Operation] = [
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),
+    Transpose(order=(0, 1)),
+    Slice(start=(1, 0), step=(2, 3), rest=(0, 1)),
+    Concat(sizes=(2, 6, 1)),
+    Concat(dim=0, sizes=(1, 1)),
 ]
 #: Those of the plain form that has no shape of the sizes here.
-OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
+OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart", "Concat"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 #: Operations whose C differs from one integer type to another.
 BY_SIGN = ("Maximum", "Max", "MaxPool", "Relu", "FillMin")

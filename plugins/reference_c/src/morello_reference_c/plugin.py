@@ -12,6 +12,7 @@ from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
 from morello.ir.ops import BY_NAME, Operation
+from morello.ir.ops.views import MOST_INPUTS, Concat
 from morello.ir.spec import LogicalSpec
 from morello.plugins import (
     Machine,
@@ -40,6 +41,10 @@ class BufferizeAll(Bufferize):
         yield from (step for step in super().steps(logical, target) if not step.at)
 
 
+#: Those with other numbers of inputs than the plain one.
+_OTHER_CONCATS = [Concat(sizes=(1,) * count) for count in range(1, MOST_INPUTS + 1) if count != len(Concat().sizes)]
+
+
 def _layouts(dtype: DType, rank: int) -> list[Layout]:
     return [row_major(rank)]
 
@@ -56,15 +61,15 @@ def _emit(site: object) -> None:
     )
 
 
-def _kernel(op: Operation) -> Microkernel:
-    """Return the kernel of an operation with any parameters, named like the operation without."""
+def _kernel(op: Operation, name: str | None = None) -> Microkernel:
+    """Return the kernel of an operation with any parameters, by default named like the operation without."""
     count = len(op.operands(op.rank or 1))
     patterns = (OperandPattern(contiguous=False),) * count
 
     def same(logical: LogicalSpec) -> bool:
         return logical.op.name == op.name
 
-    return Microkernel(name=op.name, op=type(op), operands=patterns, cost=_cost, emit=_emit, when=same)
+    return Microkernel(name=name or op.name, op=type(op), operands=patterns, cost=_cost, emit=_emit, when=same)
 
 
 @hookimpl
@@ -73,6 +78,9 @@ def morello_plugin() -> TargetPlugin:
         info=TargetInfo(name=NAME, description="plain C that spells out what an operation means", layouts=_layouts),
         levels=[MemoryLevel(name="GL", kind="memory", capacity=2**47, unit=64, hit_cost=1)],
         rewrites=[Select, BufferizeAll],
-        kernels=[_kernel(op) for op in BY_NAME.values() if meaning(op)],
+        kernels=[
+            *(_kernel(op) for op in BY_NAME.values() if meaning(op)),
+            *(_kernel(op, f"Concat{len(op.sizes)}") for op in _OTHER_CONCATS),
+        ],
         emitter=ReferenceEmitter(),
     )

@@ -31,6 +31,7 @@ from morello.ir.ops.softmax_parts import (
 )
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Unary
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello_reference_c.meanings import copies, elementwise, pools, products, reductions, softmax
 from morello_reference_c.meanings.common import HELPERS, Meaning
 
@@ -42,6 +43,9 @@ MEANINGS: dict[type[Operation], Meaning] = {
     OnePrefix: copies.one_prefix,
     Pad: copies.pad,
     Broadcast: copies.broadcast,
+    Transpose: copies.transpose,
+    Slice: copies.sliced,
+    Concat: copies.concat,
     Matmul: products.matmul,
     Dequantize: products.dequantize,
     QMatmul: products.qmatmul,

@@ -10,6 +10,7 @@ from morello.ir.ops import Operation
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
 
@@ -53,6 +54,30 @@ def pad(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequ
         f"ptrdiff_t x = {column} - {left};",
         f"{out.element(*dims)} = y < 0 || y >= {height} || x < 0 || x >= {width} ? 0 : {inside};",
     ]
+
+
+def transpose(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Transpose)
+    order = op.order_of(len(shape))
+    return _copy(values[0], values[1], [dims[order.index(dim)] for dim in range(len(shape))], dims)
+
+
+def sliced(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Slice)
+    starts, steps, _ = op.lists(len(shape))
+    point = [f"{start} + {step} * {dim}" for dim, start, step in zip(dims, starts, steps, strict=True)]
+    return _copy(values[0], values[1], point, dims)
+
+
+def concat(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Concat)
+    *sources, out = values
+    axis, lines = op.axis(len(shape)), list[str]()
+    for source, start, size in zip(sources, op.starts, op.sizes, strict=True):
+        point = [f"{name} - {start}" if dim == axis else name for dim, name in enumerate(dims)]
+        inside = f"if ({start} <= {dims[axis]} && {dims[axis]} < {start + size}) {{"
+        lines += [inside, *(f"    {line}" for line in _copy(source, out, point, dims)), "}"]
+    return lines
 
 
 def _copy(source: Value, out: Value, start: Sequence[str], to: Sequence[str]) -> list[str]:
