@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from morello.ir.ops.divide import DivideVec, DivideVecScalar
     from morello.ir.ops.fill import Fill, FillZero
     from morello.ir.ops.matmul import Matmul
-    from morello.ir.ops.max import Max
+    from morello.ir.ops.max import Max, Min
     from morello.ir.ops.move import Move, OnePrefix
     from morello.ir.ops.pad import Pad
     from morello.ir.ops.rand_matmul import RandMatmul, Random
-    from morello.ir.ops.reduce import Mean, Sum
+    from morello.ir.ops.reduce import Mean, Prod, Sum
     from morello.ir.ops.softmax import Softmax, SoftmaxComplete
     from morello.ir.ops.softmax_parts import (
         SoftmaxDenominator,
@@ -108,11 +108,11 @@ _NAMES = {
     "morello.ir.ops.divide": "DivideVec DivideVecScalar",
     "morello.ir.ops.fill": "Fill FillZero",
     "morello.ir.ops.matmul": "Matmul",
-    "morello.ir.ops.max": "Max",
+    "morello.ir.ops.max": "Max Min",
     "morello.ir.ops.move": "Move OnePrefix",
     "morello.ir.ops.pad": "Pad",
     "morello.ir.ops.rand_matmul": "RandMatmul Random",
-    "morello.ir.ops.reduce": "Mean Sum",
+    "morello.ir.ops.reduce": "Mean Prod Sum",
     "morello.ir.ops.softmax": "Softmax SoftmaxComplete",
     "morello.ir.ops.softmax_parts": "SoftmaxDenominator SoftmaxDenominatorAndMax SoftmaxDenominatorAndMaxFromParts "
     "SoftmaxDenominatorAndUnscaled SoftmaxDenominatorAndUnscaledFromMax",

@@ -12,8 +12,8 @@ from morello.ir.numbers import CellIndices, Mask, anywhere, product
 from morello.ir.ops.base import Operand
 from morello.ir.ops.common import Accumulating
 from morello.ir.ops.matmul import B, Matmul
-from morello.ir.ops.max import Max
-from morello.ir.ops.reduce import Sum
+from morello.ir.ops.max import Extremum
+from morello.ir.ops.reduce import Prod, Sum
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import Block, DimMap
 from morello.kernels.machine import Machine
@@ -37,12 +37,13 @@ class ParallelSplit(BufferedPipelineRewrite[Accumulating]):
     keyword: ClassVar[str] = "parallel_split"
     order: ClassVar[int] = 95
     example: ClassVar[Example] = Example(Sum(dim=1), (1, 1 << 16))
-    subject: ClassVar[str] = "products, Sum and Max"
+    subject: ClassVar[str] = "products, and Sum, Prod, Max and Min along one dimension"
     size: int = argument(int, default=4096)
 
     @classmethod
     def accepts(cls, logical: LogicalSpec) -> bool:
-        return isinstance(logical.op, (Matmul, Sum, Max))
+        op = logical.op
+        return isinstance(op, (Matmul, Sum, Prod, Extremum)) and len(op.reductions(len(logical.shape))) == 1
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:

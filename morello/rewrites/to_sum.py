@@ -9,7 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import F32, widest
-from morello.ir.numbers import partition
+from morello.ir.numbers import partition, product
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Div
 from morello.ir.ops.fill import FillZero
@@ -34,11 +34,11 @@ class ToSum(BufferedPipelineRewrite[Mean]):
     takes: ClassVar[type[Operation]] = Mean
 
     def pipelines(self, op: Mean, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        axis, dtype = op.axis(len(logical.shape)), widest(state.dtype for state in logical.states)
+        axes, dtype = op.axes(len(logical.shape)), widest(state.dtype for state in logical.states)
         # The number of terms is a parameter of Scale or Shift, so each length has a plan of its own.
-        for (length,), cells in partition([logical.shape[axis]]):
+        for (length,), cells in partition([product(logical.shape[axis] for axis in axes)]):
             shape = select_cells(logical, cells).shape
-            sums = tuple(1 if dim == axis else size for dim, size in enumerate(shape))
+            sums = tuple(1 if dim in axes else size for dim, size in enumerate(shape))
             total, tensors = Stage(Sum(dim=op.dim), shape, (0, 2)), [NewTensor("sum", sums, dtype)]
             if dtype == F32 or Scale(by=1 / length).factor == 1 / length:
                 yield PipelinePlan([total, Stage(Scale(by=1 / length), sums, (2, 1))], tensors, cells)

@@ -14,7 +14,7 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.compose import Compose, arranged
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.max import Max
+from morello.ir.ops.max import Max, Min
 from morello.ir.ops.move import Move
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
@@ -77,7 +77,8 @@ class _Drawn:
             small = tuple(1 if dim in over else size for dim, size in enumerate(shape))
             return rng.choice([Add(over=over), Sub(over=over)]), rank, (first, self._like(small)), shape
         if kind == "reduce":
-            return rng.choice([Mean, Sum, Max])(dim=rng.randrange(rank)), rank, (first,), shape
+            dims = rng.sample(range(rank), rng.choice([1, 1, 1, 2]))
+            return rng.choice([Mean, Sum, Max, Min])(dim=tuple(sorted(dims))).normal(rank), rank, (first,), shape
         if kind == "view":
             return self._view(first, shape)
         if kind == "broadcast" and 1 in shape:

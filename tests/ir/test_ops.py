@@ -21,12 +21,12 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
-from morello.ir.ops.max import Max
+from morello.ir.ops.max import Max, Min
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
-from morello.ir.ops.reduce import Sum
+from morello.ir.ops.reduce import Mean, Prod, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -37,6 +37,10 @@ from morello.ir.tensor import OperandState
 
 CONFIGURED: list[Operation] = [
     Max(dim=0),
+    Min(dim=(0, 1)),
+    Sum(dim=(0, 2)),
+    Mean(dim=(1, 2)),
+    Prod(dim=(0, 1, 2), accumulate=True),
     Sum(0, accumulate=True),
     Broadcast(0),
     DivideVecScalar(1),
@@ -236,8 +240,10 @@ def test_an_operation_without_an_analysis_is_not_part_of_a_compose() -> None:
 def test_fills_are_initial_values_of_each_type() -> None:
     for dtype in ALL:
         assert Fill("Min").constant(dtype) == Fill("NegInf").constant(dtype) or dtype.is_float
+        assert Fill("One").constant(dtype) == 1
         if not dtype.is_float:
             assert Fill("NegInf").constant(dtype) == (0 if dtype.is_bool else np.iinfo(dtype.numpy).min)
+            assert Fill("PosInf").constant(dtype) == (1 if dtype.is_bool else np.iinfo(dtype.numpy).max)
     assert Fill("NegInf").constant(BF16) == -np.inf
     with pytest.raises(ValueError, match="Largest"):
         Fill("Largest")  # pyright: ignore[reportArgumentType]
@@ -348,6 +354,7 @@ WRONG = [
     (lambda: Gelu(form="cubic"), "unknown form=cubic"),  # pyright: ignore[reportArgumentType]
     (lambda: Scale(by=1e300), "by=1e\\+300 is not a finite f32"),
     (lambda: by_name("Max").configured({"stride": 2}), "Max has no parameter 'stride'"),
+    (lambda: Sum(dim=(1, 0)), "is not an ascending list of dimensions"),
     (lambda: Transpose(order=(0, 0)), "order lists each dimension once"),
     (lambda: Slice(step=(0, 1)), "step has numbers of at least 1"),
     (lambda: Slice(start=(1, 1)).configured({"stop": (3, 3)}, (2, 2)), "stop needs the shape of src"),
@@ -368,6 +375,7 @@ REFUSED = [
     (Softmax(), (2, 3), [I8, I8], "for floats"),
     (SoftmaxDenominatorAndMax(), (2, 3), [BF16, F16, F32], "does not hold every bf16"),
     (Softmax(dim=2), (2, 3), [F32, F32], "dimension 2 does not exist"),
+    (Sum(dim=(0, 2)), (2, 3), [F32, F32], "dimension 2 does not exist"),
     (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
     (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),
     (Add(), (2, 3), [BOOL, BOOL, I8], "numbers, not for bool"),
@@ -396,6 +404,8 @@ def test_the_last_dimension_is_the_default() -> None:
     states = tuple(OperandState(F32, "GL", row_major(2), 2) for _ in range(2))
     assert LogicalSpec(Max(dim=1), (2, 3), states).canonical() == LogicalSpec(Max(), (2, 3), states).canonical()
     assert LogicalSpec(Max(dim=0), (2, 3), states).canonical().op == Max(dim=0)
+    assert LogicalSpec(Max(dim=(1,)), (2, 3), states).canonical().op == Max()
+    assert LogicalSpec(Max(dim=(0, 1)), (2, 3), states).canonical().op == Max(dim=(0, 1))
 
 
 def test_parameters_are_written_if_they_are_given() -> None:

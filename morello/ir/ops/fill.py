@@ -12,12 +12,14 @@ import numpy as np
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, memoized, operand
 
-Constant = Literal["Zero", "NegInf", "Min"]
+Constant = Literal["Zero", "NegInf", "Min", "PosInf", "One"]
 
 
 @attrs.frozen(cache_hash=True)
 class Fill(Operation):
-    """FillZero: out = 0. FillNegInf: out = −∞, or as FillMin without it. FillMin: out = the smallest finite value."""
+    """FillZero: out = 0, FillOne: 1. FillMin: out = the smallest finite value. FillNegInf: out = −∞, FillPosInf: ∞;
+    without infinities, the smallest and the largest value.
+    """
 
     value: Constant = attrs.field(validator=attrs.validators.in_(get_args(Constant)))
 
@@ -34,11 +36,12 @@ class Fill(Operation):
 
     def constant(self, dtype: DType) -> float | int:
         """Return the value for tensors of this type."""
-        if self.value == "Zero":
-            return 0.0 if dtype.is_float else 0
-        if dtype.is_float:
-            return -math.inf if self.value == "NegInf" and dtype.has_infinity else dtype.limits[0]
-        return int(dtype.limits[0])
+        if self.value in ("Zero", "One"):
+            return float(self.value == "One") if dtype.is_float else int(self.value == "One")
+        end = dtype.limits[self.value == "PosInf"]
+        if not dtype.is_float:
+            return int(end)
+        return math.copysign(math.inf, end) if self.value != "Min" and dtype.has_infinity else end
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return [np.full(shape, self.constant(dtypes[0]))]

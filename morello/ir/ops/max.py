@@ -1,4 +1,4 @@
-"""Max and MaxAccum: the largest value along a dimension."""
+"""Max and Min: the largest and the smallest of the values along dimensions."""
 
 from __future__ import annotations
 
@@ -11,36 +11,54 @@ import numpy as np
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Arrays, ErrorAnalysis, Operation, Shape
 from morello.ir.ops.common import Accumulating, as_type
-from morello.ir.ops.fill import Fill
+from morello.ir.ops.fill import Constant, Fill
 from morello.ir.ops.reduce import Reduction
 
 
 @attrs.frozen(cache_hash=True)
-class Max(Accumulating, Reduction):
-    """out = max of convert(src) along `dim`; MaxAccum includes out itself."""
+class Extremum(Accumulating, Reduction):
+    """The base of Max and Min: `better` picks one of two values, and `worst` goes before all."""
 
     flops_per_point: ClassVar[int] = 1
+    better: ClassVar[np.ufunc]
+    worst: ClassVar[Constant]
 
     accumulate: bool = False
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         values = as_type(inputs[0], dtypes[-1] if dtypes else None)
-        largest = np.max(values, axis=self.axis(len(shape)), keepdims=True)
-        return [np.maximum(largest, inputs[1]) if self.accumulate else largest]
+        best = self.better.reduce(values, axis=self.axes(len(shape)), keepdims=True)
+        return [self.better(best, inputs[1]) if self.accumulate else best]
 
     def initials(self) -> tuple[Operation | None, ...]:
-        return () if self.accumulate else (Fill("NegInf"),)
+        return () if self.accumulate else (Fill(self.worst),)
 
 
-class MaxErrors(ErrorAnalysis[Max], of=Max):
+@attrs.frozen(cache_hash=True)
+class Max(Extremum):
+    """out = max of convert(src) along `dim`; MaxAccum includes out itself."""
+
+    better: ClassVar[np.ufunc] = np.maximum
+    worst: ClassVar[Constant] = "NegInf"
+
+
+@attrs.frozen(cache_hash=True)
+class Min(Extremum):
+    """out = min of convert(src) along `dim`; MinAccum includes out itself."""
+
+    better: ClassVar[np.ufunc] = np.minimum
+    worst: ClassVar[Constant] = "PosInf"
+
+
+class ExtremumErrors(ErrorAnalysis[Extremum], of=Extremum):
     """Errors of choices among values, which are exact."""
 
     def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.zeros_like(value) for value in self.op.evaluate(shape, inputs, [])]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
-        bound = np.max(errors[0], axis=self.op.axis(len(shape)), keepdims=True)
+        bound = np.max(errors[0], axis=self.op.axes(len(shape)), keepdims=True)
         return [np.maximum(bound, errors[1]) if self.op.accumulate else bound]
 
 
-OPERATIONS: tuple[Operation, ...] = (Max(), Max(accumulate=True))
+OPERATIONS: tuple[Operation, ...] = tuple(cls(accumulate=adds) for cls in (Max, Min) for adds in (False, True))

@@ -1,4 +1,4 @@
-"""Sum, SumAccum and Mean: reductions along a dimension."""
+"""Reductions along dimensions: sums, means, products, maxima and minima."""
 
 from __future__ import annotations
 
@@ -10,21 +10,48 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Arrays, Operand, Operation, Shape, flattened, memoized, operand
-from morello.ir.ops.common import Accumulating, Along, ErrorsOfSums, convertible, floats_only
+from morello.ir.numbers import product
+from morello.ir.ops.base import Arrays, Operand, Operation, Shape, flattened, memoized, operand, parameter
+from morello.ir.ops.common import Accumulating, AnyRank, ErrorsOfSums, convertible, floats_only
+from morello.ir.ops.fill import Fill
+
+
+def _check_dims(op: Operation, _field: object, dim: int | tuple[int, ...] | None) -> None:
+    if isinstance(dim, tuple) and (not dim or [*dim] != sorted({*dim})):
+        raise SpecError(f"{op.name}: dim={list(dim)} is not an ascending list of dimensions", "for example dim=[0, 2]")
 
 
 @attrs.frozen(cache_hash=True)
-class Reduction(Along):
-    """One value per row along `dim`, in which the output has size 1."""
+class Reduction(AnyRank):
+    """One value of all those along `dim`, a dimension or several; the output has size 1 there. By default the last."""
+
+    dim: int | tuple[int, ...] | None = parameter(int, tuple, default=None, validator=_check_dims)
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        """Return the dimensions."""
+        return self.dim if isinstance(self.dim, tuple) else (rank - 1 if self.dim is None else self.dim,)
+
+    def length(self, shape: Sequence[int]) -> int:
+        """Return the number of values that make one."""
+        return product(shape[dim] for dim in self.axes(len(shape)))
+
+    def normal(self, rank: int) -> Operation:
+        axes = self.axes(rank)
+        return attrs.evolve(self, dim=None if axes == (rank - 1,) else axes[0] if len(axes) == 1 else axes)
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
         reads = self.name.endswith("Accum")
-        return (operand("src", range(rank)), flattened("out", rank, (self.axis(rank),), reads=reads, writes=True))
+        return (operand("src", range(rank)), flattened("out", rank, self.axes(rank), reads=reads, writes=True))
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
-        return super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
+        if not shape:
+            return SpecError("a tensor of rank 0 has no dimension to go along", "write 1 for its shape")
+        for dim in self.axes(len(shape)):
+            if not 0 <= dim < len(shape):
+                message = f"dimension {dim} does not exist; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
+                return SpecError(message, "leave `dim` out for the last")
+        return convertible(dtypes[:1], dtypes[1])
 
 
 @attrs.frozen(cache_hash=True)
@@ -37,7 +64,7 @@ class Sum(Accumulating, Reduction):
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
-            total = np.sum(inputs[0], axis=self.axis(len(shape)), keepdims=True)
+            total = np.sum(inputs[0], axis=self.axes(len(shape)), keepdims=True)
             return [total + inputs[1] if self.accumulate else total]
 
 
@@ -50,19 +77,19 @@ class SumErrors(ErrorsOfSums[Sum], of=Sum):
         return self.op.evaluate(shape, errors, [])
 
     def roundings(self, shape: Shape) -> int:
-        return shape[self.op.axis(len(shape))]
+        return self.op.length(shape)
 
 
 @attrs.frozen(cache_hash=True)
 class Mean(Reduction):
-    """out = Σ src / n along `dim` of size n. Floats only. Without an accumulating variant; Sum has one."""
+    """out = Σ src / n along `dim`, n values. Floats only. Without an accumulating variant; Sum has one."""
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
-            return [np.mean(inputs[0], axis=self.axis(len(shape)), keepdims=True)]
+            return [np.mean(inputs[0], axis=self.axes(len(shape)), keepdims=True)]
 
     def flops(self, shape: Shape) -> int:
-        return self.volume(shape) + self.volume(shape) // shape[self.axis(len(shape))]
+        return self.volume(shape) + self.volume(shape) // self.length(shape)
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
@@ -73,14 +100,54 @@ class MeanErrors(ErrorsOfSums[Mean], of=Mean):
 
     def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         # The sum may overflow where the mean would not.
-        return [value * shape[self.op.axis(len(shape))] for value in self.magnitude(shape, inputs)]
+        return [value * self.op.length(shape) for value in self.magnitude(shape, inputs)]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return self.op.evaluate(shape, errors, [])
 
     def roundings(self, shape: Shape) -> int:
         # The last two are for 1/n and the product with it.
-        return shape[self.op.axis(len(shape))] + 2
+        return self.op.length(shape) + 2
 
 
-OPERATIONS: tuple[Operation, ...] = (Sum(), Sum(accumulate=True), Mean())
+@attrs.frozen(cache_hash=True)
+class Prod(Accumulating, Reduction):
+    """out = Π convert(src) along `dim`; ProdAccum multiplies out by it. Integers wrap around."""
+
+    flops_per_point: ClassVar[int] = 1
+
+    accumulate: bool = False
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            result = np.prod(inputs[0], axis=self.axes(len(shape)), keepdims=True)
+            return [result * inputs[1] if self.accumulate else result]
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (Fill("One"),)
+
+
+class ProdErrors(ErrorsOfSums[Prod], of=Prod):
+    """Errors of products, whose factors may be multiplied in any order."""
+
+    whole_numbers = True
+
+    def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        # A product of some factors may be larger than that of all.
+        return self.op.evaluate(shape, [np.maximum(np.abs(value), 1) for value in inputs], [])
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        sizes = [np.abs(value) for value in inputs]
+        moved = self.op.evaluate(shape, [size + error for size, error in zip(sizes, errors, strict=True)], [])
+        return [most - least for most, least in zip(moved, self.op.evaluate(shape, sizes, []), strict=True)]
+
+    def roundings(self, shape: Shape) -> int:
+        return self.op.length(shape)
+
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> Sequence[np.ndarray]:
+        # What an underflow loses is multiplied by the factors that follow.
+        with np.errstate(all="ignore"):
+            return [(self.roundings(shape) + 1) * smallest * most for most in self.largest_intermediate(shape, inputs)]
+
+
+OPERATIONS: tuple[Operation, ...] = (Sum(), Sum(accumulate=True), Mean(), Prod(), Prod(accumulate=True))

@@ -12,9 +12,11 @@ from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.max import Min
 from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
+from morello.ir.ops.reduce import Mean, Prod
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -37,6 +39,9 @@ SHAPES = {
 CONFIGURED: list[Operation] = [
     Add(over=(0,)),
     Maximum(over=(1,)),
+    Min(dim=(0, 1)),
+    Mean(dim=(0, 1)),
+    Prod(dim=(0, 1), accumulate=True),
     Broadcast(0),
     Softmax(0),
     SoftmaxDenominatorAndMax(0, accumulate=True),
@@ -61,7 +66,7 @@ CONFIGURED: list[Operation] = [
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart", "Concat"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 #: Operations whose C differs from one integer type to another.
-BY_SIGN = ("Maximum", "Max", "MaxPool", "Relu", "FillMin")
+BY_SIGN = ("Maximum", "Max", "Min", "MaxPool", "Relu", "FillMin", "FillPosInf")
 #: Types as plugins declare them.
 FP8 = DType("f8e4m3", ml_dtypes.float8_e4m3fn), DType("f8e5m2", ml_dtypes.float8_e5m2)
 

@@ -91,7 +91,7 @@ class CallLibrary(ABC):
         def maker(place: GraphNode) -> Function:
             op, out = place.op, place.arrays[-1]
             assert isinstance(op, Reduction)
-            axis = op.axis(out.ndim)
+            axis = op.axes(out.ndim)
             if len(place.known) == 1:
                 return lambda x, out: reduce(x, axis=axis, keepdims=True, out=out)
             made = self.module.empty_like(out)

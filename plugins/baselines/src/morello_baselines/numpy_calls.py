@@ -16,9 +16,9 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.max import Max
+from morello.ir.ops.max import Max, Min
 from morello.ir.ops.move import Move
-from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.reduce import Mean, Prod, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
@@ -152,7 +152,9 @@ class Numpy(CallLibrary):
             Softmax: _softmax,
             Sum: self.reduction("sum", "add"),
             Mean: self.reduction("mean", "add"),
+            Prod: self.reduction("prod", "multiply"),
             Max: self.reduction("max", "maximum"),
+            Min: self.reduction("min", "minimum"),
             DivideVec: self.divided,
             DivideVecScalar: self.divided,
             Move: lambda place: _copied,

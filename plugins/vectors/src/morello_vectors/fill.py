@@ -1,4 +1,4 @@
-"""Setting values of every type: to zero, negative infinity or the smallest value, zeros around rows, and copies.
+"""Setting values of every type: to zero, one, an infinity or the smallest value, zeros around rows, and copies.
 
 Broadcast repeats values along a dimension, OnePrefix copies them.
 """
@@ -76,7 +76,7 @@ _ZEROING = (
 
 
 def _filling(op: Fill) -> tuple[Microkernel, ...]:
-    """Return the kernels of FillNegInf and FillMin: for a value, vector registers, or memory."""
+    """Return the kernels of another Fill: for a value, vector registers, or memory."""
     return (
         touching_kernel(name=f"Value{op.value}", op=op, takes="1, RF/L1", template=_fill_value),
         Microkernel(
@@ -90,7 +90,7 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
     )
 
 
-FILLS = (*_ZEROING, *_filling(Fill("NegInf")), *_filling(Fill("Min")))
+FILLS = (*_ZEROING, *(kernel for value in ("NegInf", "Min", "PosInf", "One") for kernel in _filling(Fill(value))))
 
 
 # Padding.

@@ -7,10 +7,10 @@ from functools import partial
 
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div, choose
-from morello.ir.ops.binary import Add, Maximum
-from morello.ir.ops.fill import Fill
-from morello.ir.ops.max import Max
-from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.binary import Add, Maximum, Minimum, Mul
+from morello.ir.ops.fill import Constant, Fill
+from morello.ir.ops.max import Extremum, Max, Min
+from morello.ir.ops.reduce import Mean, Prod, Reduction, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
@@ -34,13 +34,22 @@ from morello_vectors.values import costs, line, literal, read, write
 ACCUMULATORS = 4
 
 #: What combines two values: the elementwise operation that a reduction repeats.
-Combining = type[Add] | type[Maximum] | type[Greater]
-COMBINING: Mapping[type, Combining] = {Max: Maximum, Sum: Add}
+Combining = type[Add] | type[Mul] | type[Maximum] | type[Minimum] | type[Greater]
+COMBINING: Mapping[type, Combining] = {Max: Maximum, Min: Minimum, Sum: Add, Prod: Mul}
+_NEUTRAL: Mapping[Combining, Constant] = {
+    Add: "Zero",
+    Mul: "One",
+    Maximum: "NegInf",
+    Greater: "NegInf",
+    Minimum: "PosInf",
+}
+#: Names in those of kernels: FillMin has kernels called Min.
+_NAMES: Mapping[type, str] = {Sum: "Sum", Mean: "Mean", Prod: "Prod", Max: "Max", Min: "Smallest"}
 
 
 def neutral(combining: Combining, dtype: DType) -> float | int:
     """Return the neutral element."""
-    return Fill("NegInf").constant(dtype) if issubclass(combining, Maximum) else 0
+    return Fill(_NEUTRAL[combining]).constant(dtype)
 
 
 def combine(site: KernelSite, combining: Combining, dtype: DType, values: int = 1) -> str:
@@ -120,9 +129,9 @@ def _value(site: KernelSite) -> str:
     return of_values(_combining(site), "{out}", "{src}", site.spec.states[1].dtype)
 
 
-def _scalar(op: type[Max] | type[Sum] | type[Mean]) -> Microkernel:
+def _scalar(op: type[Reduction]) -> Microkernel:
     return Microkernel(
-        name=f"Value{op.__name__}",
+        name=f"Value{_NAMES[op]}",
         op=op,
         takes="1, RF/L1, RF/L1",
         cost=costs(1),
@@ -130,7 +139,7 @@ def _scalar(op: type[Max] | type[Sum] | type[Mean]) -> Microkernel:
     )
 
 
-SCALARS = (_scalar(Max), _scalar(Sum), _scalar(Mean))
+SCALARS = tuple(map(_scalar, (Max, Sum, Mean, Min, Prod)))
 
 
 # Vectors.
@@ -173,7 +182,7 @@ def _lane_by_lane(place: Place) -> str:
 
 def _steps(spec: LogicalSpec) -> int:
     """Return the half cycles of a vector: for floats, a maximum and a comparison that finds NaN."""
-    return 2 if isinstance(spec.op, Max) and spec.states[1].dtype.is_float else 1
+    return 2 if isinstance(spec.op, Extremum) and spec.states[1].dtype.is_float else 1
 
 
 def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
@@ -192,10 +201,10 @@ def _loop_cost(widest: int):
     return cost
 
 
-def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...]:
+def _reduction(op: type[Reduction], widest: int) -> tuple[Microkernel, ...]:
     return (
         Microkernel(
-            name=f"Vector{op.__name__}",
+            name=f"Vector{_NAMES[op]}",
             op=op,
             takes="n, VRF, RF/L1",
             when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
@@ -204,7 +213,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             emit=_to_value(widest),
         ),
         Microkernel(
-            name=f"Vector{op.__name__}Loop",
+            name=f"Vector{_NAMES[op]}Loop",
             op=op,
             takes="n, L1, RF/L1",
             when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
@@ -213,7 +222,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             emit=_to_value(widest),
         ),
         Microkernel(
-            name=f"Vector{op.__name__}Lanes",
+            name=f"Vector{_NAMES[op]}Lanes",
             op=op,
             takes="n, VRF/L1, VRF/L1",
             same=("lanes",),
@@ -227,4 +236,4 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
     """Return the vector kernels of a core whose widest vectors have `widest` bytes."""
-    return (*_reduction(Max, widest), *_reduction(Sum, widest))
+    return tuple(kernel for op in (Max, Sum, Min, Prod) for kernel in _reduction(op, widest))

@@ -15,9 +15,8 @@ from morello.ir.dtypes import F32
 from morello.ir.numbers import Mask, Num, choose, product
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Mul, Sub
-from morello.ir.ops.common import Along
 from morello.ir.ops.compose import Compose
-from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.reduce import Mean, Reduction, Sum
 from morello.ir.ops.unary import Rsqrt, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -70,8 +69,8 @@ def _plan(op: Operation) -> _Plan | None:
     """Return the passes of a graph, if it reduces rows along one dimension and makes a row. None for others."""
     if not isinstance(op, Compose) or not all(isinstance(one.op, (*_COMPUTED, Mean, Sum)) for one in op.stages):
         return None
-    axes = {number: one.op.axis(one.rank) for number, one in enumerate(op.stages) if isinstance(one.op, Along)}
-    along = {op.wiring.stages[number][axis] for number, axis in axes.items()}
+    axes = {number: one.op.axes(one.rank) for number, one in enumerate(op.stages) if isinstance(one.op, Reduction)}
+    along = {op.wiring.stages[number][axis] for number, dims in axes.items() for axis in dims}
     if len(along) != 1 or not (extent := along.pop()).is_dimension:
         return None
     ((dim, _),) = extent.terms

@@ -94,14 +94,17 @@ def picked(a: str, b: str, sign: str, or_nan: bool) -> str:
 
 
 def literal(value: float | int, dtype: DType) -> str:
-    """Return a constant of a data type in C, exactly; −∞ is the smallest value of a type without infinities."""
+    """Return a constant of a data type in C, exactly; infinities are the ends of a type without them."""
     if dtype.is_bits:
-        value = value if dtype.has_infinity else max(value, dtype.limits[0])
+        low, high = dtype.limits
+        value = value if dtype.has_infinity else min(max(value, low), high)
         return f"{dtype.bits(value):#0{2 * dtype.bytes + 2}x}"
     if not dtype.is_float:
         # The smallest int has no literal of its own.
         return f"({dtype.c_name}){int(value)}" if int(value) != -(2**31) else "INT32_MIN"
-    return "-__builtin_inff()" if value == float("-inf") else f"{float(value).hex()}{'f' if dtype == F32 else ''}"
+    if abs(value) == float("inf"):
+        return f"{'-' * (value < 0)}__builtin_inff()"
+    return f"{float(value).hex()}{'f' if dtype == F32 else ''}"
 
 
 def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:

@@ -14,13 +14,13 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.max import Max
+from morello.ir.ops.max import Extremum
 from morello.ir.ops.move import Move, OnePrefix
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
-from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.reduce import Mean, Prod, Sum
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
     SoftmaxDenominator,
@@ -57,11 +57,12 @@ MEANINGS: dict[type[Operation], Meaning] = {
     DivideVec: elementwise.divide,
     DivideVecScalar: elementwise.divide,
     Unary: elementwise.unary,
-    Max: reductions.largest,
     MaxPool: pools.largest,
     AvgPool: pools.mean,
+    Extremum: reductions.extremum,
     Sum: reductions.total,
-    Mean: reductions.mean,
+    Mean: reductions.total,
+    Prod: reductions.total,
     Softmax: softmax.softmax,
     SoftmaxComplete: softmax.complete,
     SoftmaxDenominator: softmax.denominator,

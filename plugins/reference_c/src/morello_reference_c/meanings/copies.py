@@ -18,14 +18,18 @@ from morello_reference_c.values import Value
 def fill(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
     assert isinstance(op, Fill)
     (out,) = values
-    if op.value == "Zero":
-        value = "0"
+    constant = op.constant(out.dtype)
+    if constant == 0 or (constant == 1 and not out.dtype.is_bits):
+        value = str(int(constant))
     elif out.dtype.is_float:
-        constant = op.constant(out.dtype)
-        in_c = "-INFINITY" if math.isinf(constant) else f"{float(constant).hex()}{'f' if out.dtype == F32 else ''}"
+        sign = "-" * (constant < 0)
+        in_c = (
+            f"{sign}INFINITY" if math.isinf(constant) else f"{float(constant).hex()}{'f' if out.dtype == F32 else ''}"
+        )
         value = f"{out.dtype.bits(constant):#x}" if out.dtype.is_bits else in_c
     else:
-        value = f"INT{8 * out.dtype.bytes}_MIN" if out.dtype.is_signed else "0"
+        sign = "" if out.dtype.is_signed else "U"
+        value = f"{sign}INT{8 * out.dtype.bytes}_{'MIN' if constant < 0 else 'MAX'}"
     return [f"{out.element(*dims)} = {value};"]
 
 

@@ -1,36 +1,46 @@
-"""One value of many along a dimension."""
+"""One value of many along dimensions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from morello.ir.ops import Operation
-from morello.ir.ops.max import Max
-from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.max import Extremum, Max
+from morello.ir.ops.reduce import Mean, Prod, Reduction, Sum
 from morello_reference_c.meanings.common import at, loop
 from morello_reference_c.meanings.elementwise import compared, first
 from morello_reference_c.values import Value
 
 
-def largest(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
-    assert isinstance(op, Max)
+def extremum(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Extremum)
     source, out = values
-    axis = op.axis(len(shape))
-    kind, point = compared(out), at(dims, [axis])
-    start = out.read(kind, *point) if op.accumulate else source.read(kind, *point)
-    body = [f"{kind} value = {source.read(kind, *dims)};", f"max = {first(out, 'value', '>', 'max')} ? value : max;"]
-    return [f"{kind} max = {start};", *loop(dims[axis], shape[axis], *body), out.write("max", *point)]
+    axes = op.axes(len(shape))
+    kind, point = compared(out), at(dims, axes)
+    beginning = ["0" if dim in axes else name for dim, name in enumerate(dims)]
+    start = out.read(kind, *point) if op.accumulate else source.read(kind, *beginning)
+    sign = ">" if isinstance(op, Max) else "<"
+    body = [
+        f"{kind} value = {source.read(kind, *dims)};",
+        f"best = {first(out, 'value', sign, 'best')} ? value : best;",
+    ]
+    return [f"{kind} best = {start};", *_loops(op, dims, shape, *body), out.write("best", *point)]
 
 
 def total(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
-    assert isinstance(op, (Sum, Mean))
+    assert isinstance(op, (Sum, Mean, Prod))
     source, out = values
-    axis = op.axis(len(shape))
-    kind, point = out.type_of_sums, at(dims, [axis])
-    start = out.read(kind, *point) if isinstance(op, Sum) and op.accumulate else "0"
-    result = f"sum / {shape[axis]}" if isinstance(op, Mean) else "sum"
-    body = loop(dims[axis], shape[axis], f"sum += {source.read(kind, *dims)};")
-    return [f"{kind} sum = {start};", *body, out.write(result, *point)]
+    kind, point = out.type_of_sums, at(dims, op.axes(len(shape)))
+    sign, neutral = ("*", "1") if isinstance(op, Prod) else ("+", "0")
+    start = out.read(kind, *point) if not isinstance(op, Mean) and op.accumulate else neutral
+    result = f"total / {op.length(shape)}" if isinstance(op, Mean) else "total"
+    body = _loops(op, dims, shape, f"total {sign}= {source.read(kind, *dims)};")
+    return [f"{kind} total = {start};", *body, out.write(result, *point)]
 
 
-mean = total
+def _loops(op: Reduction, dims: Sequence[str], shape: Sequence[int], *body: str) -> list[str]:
+    """Return loops over the dimensions of a reduction."""
+    lines = [*body]
+    for axis in reversed(op.axes(len(shape))):
+        lines = loop(dims[axis], shape[axis], *lines)
+    return lines
