@@ -61,7 +61,8 @@ static inline f32x16 softmax_f32x16(f32x16 x, f32x16 max, f32x16 denom) {
     const i32x16 small = (f32x16)((i32x16)denom & INT32_MAX) < 0x1p-64f;
     const f32x16 one = _mm512_set1_ps(1.0f), up = _mm512_set1_ps(0x1p64f), lowest = _mm512_set1_ps(-0x1.fffffep127f);
     const f32x16 scale = (f32x16)((small & (i32x16)up) | (~small & (i32x16)one));
-    return exp_times_f32x16(x - _mm512_max_ps(lowest, max), one / (denom * scale)) * scale;
+    const f32x16 by = one / (denom * scale);
+    return exp_times_f32x16(x - _mm512_max_ps(lowest, max), by) * (scale + (by - by));
 }
 
 static inline f32x16 load_f32x16(const float *from) {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import morello
 from morello.errors import MorelloError
+from morello.host import missing_features
 
 OFFLINE = """
     tile [1, 0]
@@ -33,14 +35,24 @@ IN_PARTS = """
         }
     }
 """
+WHOLE_ROWS = """
+    tile [1, 0]
+    move 0 to L1
+    move 1 to L1
+    select VectorSoftmax
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", [OFFLINE, ONLINE, IN_PARTS])
+@pytest.mark.parametrize("schedule", [OFFLINE, ONLINE, IN_PARTS, WHOLE_ROWS])
 def test_families(schedule: str, prove) -> None:
     text = f"target x86_avx2\nspec s = Softmax(3×32, GL, GL)\nschedule s {{{schedule}    synthesize\n}}"
     goal = morello.parse(text)["s"].synthesize()
     prove(goal.impl, goal.target)
+    if not missing_features(goal.target.info.cpu_features):
+        rows = np.array([[-np.inf] * 32, [-np.inf, 0.0] * 16, [0.0] * 32], np.float32)
+        made = morello.compile(goal)(rows)
+        np.testing.assert_allclose(made, [[np.nan] * 32, [0, 1 / 16] * 16, [1 / 32] * 32], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from morello.api.functions.attention import added, plan_attention
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
-from morello.api.functions.networks import plan_attention, plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
+from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
 from morello.errors import ArgumentError
 
@@ -36,9 +37,10 @@ class GeluOptions(FunctionOptions, total=False):
 
 
 class AttentionOptions(FunctionOptions, total=False):
-    """Options of torch with their only values."""
+    """`attn_mask` is torch's name of `mask`, `enable_gqa` needless; the others are options with their only values."""
 
-    attn_mask: None
+    attn_mask: Any
+    enable_gqa: bool
     dropout_p: Literal[0]
     is_causal: Literal[False]
 
@@ -99,10 +101,23 @@ def conv2d(
 
 
 def attention(
-    q: Any, k: Any, v: Any, *, scale: float | None = None, out: Any = None, **options: Unpack[AttentionOptions]
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any = None,
+    scale: float | None = None,
+    out: Any = None,
+    **options: Unpack[AttentionOptions],
 ) -> Any:
-    """Return softmax(q · kᵀ · scale) · v for q …×m×d, k …×n×d and v …×n×e; `scale` is 1/√d by default."""
-    return call(_ATTENTION, (scale,), (q, k, v), out, options)
+    """Return softmax(q · kᵀ · scale + mask) · v for q …×m×d, k …×n×d and v …×n×e; `scale` is 1/√d by default.
+
+    Along axis -3, the heads, q may have a multiple of k and v: heads in a row then share one of them. A mask is
+    broadcast to …×m×n. A boolean one is true where a row uses a key; a row without keys is NaN.
+    """
+    mask = options.pop("attn_mask", None) if mask is None else mask
+    options.pop("enable_gqa", None)
+    return call(_ATTENTION, (scale,), (q, k, v) if mask is None else (q, k, v, added(mask)), out, options)
 
 
 def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -121,4 +136,4 @@ _SOFTMAX = Function("softmax", plan_softmax, ("axis",), torch={"dim": "axis"})
 _GELU = Function("gelu", plan_gelu, ("form",), torch={"approximate": "form"})
 _LAYER_NORM = Function("layer_norm", plan_layer_norm, ("eps",))
 _CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups"))
-_ATTENTION = Function("attention", plan_attention, ("scale",), lacking=("attn_mask", "dropout_p", "is_causal"))
+_ATTENTION = Function("attention", plan_attention, ("scale",), lacking=("dropout_p", "is_causal"))

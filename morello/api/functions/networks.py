@@ -13,12 +13,10 @@ import numpy as np
 from morello.api.functions.calls import FunctionPlan
 from morello.api.functions.views import ArrayView, merged, result_like
 from morello.errors import ArgumentError
-from morello.ir.ops import ComposeStage, arranged
 from morello.ir.ops.conv import Conv, GroupedConv
-from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.ir.ops.softmax import Softmax
-from morello.ir.ops.unary import Gelu, Scale
+from morello.ir.ops.unary import Gelu
 
 
 def plan_softmax(axis: int, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -112,50 +110,6 @@ def plan_conv2d(
         shape, kind = (b, groups, filters // groups, c, *sizes, *size), GroupedConv
     op = kind(stride=strides, padding=(*pads, *after), dilation=dilations)
     return FunctionPlan("conv2d", op, shape, ((0, x), (1, w)), made, y.shape)
-
-
-def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
-    """Return the plan of `attention`. Raises ArgumentError for shapes that do not fit."""
-    seen = [ArrayView.of(array, f"attention: {name}") for array, name in zip(arrays, "qkv", strict=True)]
-    shapes = [one.shape for one in seen]
-    q, k, v = shapes
-    if min(map(len, shapes)) < 2 or q[:-2] != k[:-2] or k[:-1] != v[:-1] or q[-1] != k[-1]:
-        raise ArgumentError(
-            f"attention: q has shape {q}, k {k} and v {v}", "they are …×m×d, …×n×d and …×n×e, with one batch for all"
-        )
-    if not q[-1]:
-        raise ArgumentError(f"attention: q has shape {q}", "its rows have at least one value")
-    factor = 1 / math.sqrt(q[-1]) if scale is None else scale
-    if not isinstance(factor, Real) or not math.isfinite(factor):
-        raise ArgumentError(f"attention: scale is {scale!r}", "it is a number")
-    y = result_like("attention", seen[0].dtype, (*q[:-1], v[-1]), out)
-    batch, last = range(len(q) - 2), (len(q) - 2, len(q) - 1)
-    operands = []
-    for one, name in zip((*seen, y), ("q", "k", "v", "out"), strict=True):
-        if not one.joins(batch):
-            one = one.copy(
-                ArgumentError(
-                    f"attention: the batch of {name} has shape {q[:-2]}, and no single stride steps through it",
-                    f"pass a copy of {name}: numpy.ascontiguousarray(...)" if name != "out" else "leave out `out`",
-                )
-            )
-        # The right operand of the product is d×n, the transpose of k.
-        order = (*batch, *(reversed(last) if name == "k" else last))
-        operands.append(one.ordered(order).grouped([batch, [last[0]], [last[1]]]))
-    *inputs, made = operands
-    (batches, m, d), (_, n, e) = inputs[0].shape, inputs[2].shape
-    stages = ((Matmul(), 4, (~1, 2)), (Softmax(), 3, (~2,)), (Scale(by=float(factor)), 3, (~3,)), (Matmul(), 4, (0, 1)))
-    graph = arranged([ComposeStage(*stage) for stage in stages])
-    return FunctionPlan(
-        "attention",
-        graph.compose,
-        (batches, m, n, e, d),
-        tuple(enumerate(inputs)),
-        made,
-        y.shape,
-        ("q", "k", "v", "y"),
-        (*graph.inputs, 3),
-    )
 
 
 def _pair(name: str, given: object, least: int) -> tuple[int, int]:

@@ -146,13 +146,14 @@ static inline $f exp_below_own_$f($f x, $f max) {
 
 _POWER = "p * ($f)(($u)sum << 23) * 0x1p-64f"
 
-#: exp(x - max) / denom. A small denominator is scaled so that its reciprocal is a number.
+#: exp(x - max) / denom. A small denominator is scaled so that its reciprocal is a number; that of 0 gives NaN.
 _SOFTMAX = """\
 static inline $f softmax_$f($f x, $f max, $f denom) {
     const $i small = ($f)(($i)denom & INT32_MAX) < 0x1p-64f;
     const $f one = $splat(1.0f), up = $splat(0x1p64f), lowest = $splat(-0x1.fffffep127f);
     const $f scale = ($f)((small & ($i)up) | (~small & ($i)one));
-    return exp_times_$f(x - $max(lowest, max), one / (denom * scale)) * scale;
+    const $f by = one / (denom * scale);
+    return exp_times_$f(x - $max(lowest, max), by) * (scale + (by - by));
 }"""
 
 

@@ -1,0 +1,97 @@
+"""`morello.attention` equals attention in float64 of numpy: masks, shared heads, scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import morello
+from morello.errors import ArgumentError
+from morello.host import missing_features
+from morello.plugins.registry import installed
+
+from .conftest import PLAIN
+
+#: Any program will do.
+FAST: dict[str, Any] = {"target": "x86_avx2", "progress": False, "threads": 1, "time_limit": 1}
+#: For calls that types forbid.
+ANY: Any = morello
+
+
+@pytest.fixture
+def runs() -> None:
+    if missing := missing_features(installed().target("x86_avx2").info.cpu_features):
+        pytest.skip(f"this machine lacks {', '.join(missing)}")
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, kept: np.ndarray | bool = True, add: Any = 0, scale: Any = None
+) -> np.ndarray:
+    """Return attention in float64, where a row uses the keys that are `kept`."""
+    q, k, v = (np.asarray(one, np.float64) for one in (q, k, v))
+    if q.ndim > 2:
+        k, v = (np.repeat(one, q.shape[-3] // one.shape[-3], -3) for one in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale) + add
+    with np.errstate(invalid="ignore"):
+        scores = np.where(kept, scores, -np.inf)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.slow
+def test_masks_of_all_shapes(runs: None) -> None:
+    q, k, v = normal(2, 3, 5, 8), normal(2, 3, 7, 8, seed=1), normal(2, 3, 7, 4, seed=2)
+    for shape in ((5, 7), (1, 7), (5, 1), (2, 1, 1, 7), (3, 1, 7), (2, 1, 5, 7), (2, 3, 5, 7)):
+        add = normal(*shape, seed=3)
+        made = morello.attention(q, k, v, mask=add, **FAST)
+        np.testing.assert_allclose(made, attention(q, k, v, add=add), atol=1e-5)
+    with pytest.raises(ArgumentError, match="repeats along some axes"):
+        morello.attention(q, k, v, mask=normal(2, 1, 5, 7), copy=False, **FAST)
+
+
+@pytest.mark.slow
+def test_heads_that_share_keys(runs: None) -> None:
+    q, k, v = normal(2, 6, 5, 8), normal(2, 2, 7, 8, seed=1), normal(2, 2, 7, 4, seed=2)
+    out = np.zeros((2, 6, 5, 4), np.float32)
+    for heads in (2, 1):
+        made = ANY.attention(q, k[:, :heads], v[:, :heads], scale=0.5, out=out, enable_gqa=True, **FAST)
+        assert made is out
+        np.testing.assert_allclose(out, attention(q, k[:, :heads], v[:, :heads], scale=0.5), atol=1e-5)
+    for shape in ((5, 7), (6, 5, 7), (2, 1, 1, 7)):
+        add = normal(*shape, seed=3)
+        made = morello.attention(q, k, v, mask=add, **FAST)
+        np.testing.assert_allclose(made, attention(q, k, v, add=add), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_boolean_masks_and_rows_without_keys(runs: None) -> None:
+    q, k, v = normal(5, 8), normal(7, 8, seed=1), normal(7, 4, seed=2)
+    kept = np.random.default_rng(0).random((5, 7)) < 0.6
+    kept[2] = False
+    made = ANY.attention(q, k, v, attn_mask=kept, **FAST)
+    assert np.isnan(made[2]).all()
+    np.testing.assert_allclose(made, attention(q, k, v, kept), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "mask", "message"),
+    [
+        ([(4, 2, 8), (3, 2, 8), (3, 2, 8)], None, "only q may have a multiple of the heads"),
+        ([(2, 2, 8), (4, 2, 8), (4, 2, 8)], None, "only q may have a multiple of the heads"),
+        ([(2, 8), (1, 2, 8), (1, 2, 8)], None, "only q may have a multiple of the heads"),
+        ([(2, 2, 8), (2, 3, 8), (2, 3, 8)], (3, 2), "broadcast to"),
+        ([(2, 8), (3, 8), (3, 8)], (1, 2, 3), "broadcast to"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_errors(
+    shapes: list[tuple[int, ...]], mask: tuple[int, ...] | None, message: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        morello.attention(*(normal(*shape) for shape in shapes), mask=None if mask is None else normal(*mask), **PLAIN)
+    assert message in (caught.value.hint or "")
