@@ -48,6 +48,7 @@ CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
     "Matmul": ({"saturating": True},),
     "Conv": ({"padding": 1}, {"stride": 2}, {"dilation": 2}),
     "GroupedConv": ({"padding": 1},),
+    "Pad": ({"mode": "edge"},),
     "MaxPool": ({"padding": 1},),
     "AvgPool": ({"padding": 1},),
     "Gelu": ({"form": "tanh"},),

@@ -70,6 +70,9 @@ CONFIGURED: list[Operation] = [
     Slice(start=(0, 0, 1), step=(1, 3, 2)),
     Concat(sizes=(2, 3)),
     Concat(dim=0, sizes=(1, 1, 1)),
+    Pad(padding=(0, 1, 0, 1, 1, 0), value=0.5),
+    Pad(padding=(1, 0), mode="edge"),
+    Pad(padding=(1, 1, 0, 1), mode="reflect"),
 ]
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart", "Concat"}
@@ -353,6 +356,8 @@ WRONG = [
     (lambda: Add(over=(1, 0)), "is not an ascending list of dimensions"),
     (lambda: Gelu(form="cubic"), "unknown form=cubic"),  # pyright: ignore[reportArgumentType]
     (lambda: Scale(by=1e300), "by=1e\\+300 is not a finite f32"),
+    (lambda: Pad(padding=(1, 0, 1)), "padding is two numbers of at least 0 for each"),
+    (lambda: Pad(mode="wrap"), "unknown mode=wrap"),  # pyright: ignore[reportArgumentType]
     (lambda: by_name("Max").configured({"stride": 2}), "Max has no parameter 'stride'"),
     (lambda: Sum(dim=(1, 0)), "is not an ascending list of dimensions"),
     (lambda: Transpose(order=(0, 0)), "order lists each dimension once"),
@@ -383,6 +388,8 @@ REFUSED = [
     (Dequantize(bits=8), (1, 2, 3), [I8, F32, U8, F32], "zeros of the same type, not i8 and u8"),
     (QMatmul(), (1, 1, 2, 3), [F32, U8, I32, U8, F32], "scales are i32, not floats of up to 32 bits"),
     (MaxPool(padding=2), (1, 1, 4, 4, 2, 2), [F32] * 2, "in the padding alone"),
+    (Pad(value=0.5), (4, 4), [I8] * 2, "value=0.5 is no value of i8"),
+    (Pad(mode="reflect"), (3, 3), [F32] * 2, "padding that reflects is smaller than src"),
     (AvgPool(), (1, 1, 4, 4, 2, 2), [I8] * 2, "for floats"),
     (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),
     (Transpose(order=(1, 0)), (2, 3, 4), [F32] * 2, "order lists 2 dimensions"),
@@ -418,6 +425,36 @@ def test_relu_converts_first() -> None:
     """As in docs/language.md: −1 of i8 is 255 in u8, which is not less than 0; every target does so."""
     (found,) = by_name("Relu").evaluate((2,), [np.array([-1, 5], dtype=np.int8)], [I8, U8])
     assert found.astype(np.uint8).tolist() == [255, 5]
+
+
+def test_padding_is_written_in_one_way() -> None:
+    for rank, padding, normal in (
+        (3, (0, 1, 0, 0, 1, 0), (1, 0, 1, 0)),
+        (4, (1, 2), (0, 1, 0, 2)),
+        (1, (1, 2), (1, 2)),
+        (3, (1, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0)),
+        (2, (1, 1, 1, 1), (1, 1, 1, 1)),
+    ):
+        assert Pad(padding=padding).normal(rank) == Pad(padding=normal)
+    assert str(Pad(padding=(1, 0, 0, 0))) == "Pad[padding=[1, 0, 0, 0]]"
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+def test_padding_agrees_with_its_definition(mode) -> None:
+    op = Pad(padding=(1, 0, 2, 1), value=-2, mode=mode)
+    source = np.arange(12.0).reshape(2, 3, 2)
+    if mode == "reflect":
+        source = np.arange(24.0).reshape(2, 4, 3)
+    shape = (2, source.shape[1] + 3, source.shape[2] + 1)
+    (out,) = op.evaluate(shape, [source], [F32, F32])
+    for b, y, x in product(*map(range, shape)):
+        place = [y - 1, x]
+        outside = False
+        for axis, size in enumerate(source.shape[1:]):
+            at = place[axis]
+            outside = outside or not 0 <= at < size
+            place[axis] = {"edge": min(max(at, 0), size - 1), "reflect": min(abs(at), 2 * size - 2 - at)}.get(mode, at)
+        assert out[b, y, x] == (-2 if outside and mode == "constant" else source[b, place[0], place[1]])
 
 
 def test_zeros_go_around_two_dimensions_or_more() -> None:

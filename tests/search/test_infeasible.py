@@ -125,7 +125,7 @@ def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("Pad(8, GL, GL)", "1:1: error: Pad: zeros go around the last two dimensions, .*has 1", "write 1×8"),
+        ("Pad(8, GL, GL)", "1:1: error: Pad: padding goes around the last 2 dimensions, .*has 1", "write 1×8"),
         (
             "Pad[padding=[1, 0, 0, 0]](1×1×2, (u8, VRF), (u8, L1))",
             r"1:27: error: .*: with this padding, src would be 1×0×2",

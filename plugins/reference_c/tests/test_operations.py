@@ -13,6 +13,7 @@ from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.max import Min
+from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
@@ -61,6 +62,9 @@ CONFIGURED: list[Operation] = [
     Slice(start=(1, 0), step=(2, 3), rest=(0, 1)),
     Concat(sizes=(2, 6, 1)),
     Concat(dim=0, sizes=(1, 1)),
+    Pad(padding=(1, 0, 0, 2), value=3),
+    Pad(padding=(1, 2), mode="edge"),
+    Pad(padding=(0, 1, 1, 2), mode="reflect"),
 ]
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart", "Concat"}
@@ -80,7 +84,7 @@ def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
     found = [(dtype,) * count for dtype in same]
     if count > 1:
         found += [(*(F32,) * (count - 1), BF16), (*(F64,) * (count - 1), F16), (*(F16,) * (count - 1), F64)]
-    return [kinds for kinds in found if op.check(SHAPES[op.rank], kinds) is None]
+    return [kinds for kinds in found if op.refusal(SHAPES[op.rank], kinds) is None]
 
 
 CASES = [(op, kinds) for op in OPS for kinds in dtypes_of(op)]

@@ -96,31 +96,75 @@ FILLS = (*_ZEROING, *(kernel for value in ("NegInf", "Min", "PosInf", "One") for
 # Padding.
 
 
+def _padded(spec: LogicalSpec) -> tuple[int, int]:
+    """Return the first and the last dimension with padding."""
+    assert isinstance(spec.op, Pad)
+    dims = spec.op.untiled(len(spec.shape)) or (len(spec.shape) - 1,)
+    return dims[0], dims[-1]
+
+
 def _pad(site: KernelSite) -> None:
     op, source, out = site.spec.op, site.operand(0), site.operand(1)
     assert isinstance(op, Pad)
-    top, left, _, _ = op.padding
-    *outer, height, width = (int(size) for size in source.tensor.shape)
-    *_, padded_height, padded_width = (int(size) for size in out.tensor.shape)
-    dtype = out.tensor.state.dtype
-    from_, to, image, row = (site.fresh(name) for name in ("from", "to", "image", "row"))
-    start = f"({image} * {padded_height} + {row} + {top}) * {padded_width} + {left}"
+    first, last = _padded(site.spec)
+    dtype, inner, pads = (
+        out.tensor.state.dtype,
+        int(product(out.tensor.shape[last + 1 :])),
+        op.pads(len(site.spec.shape)),
+    )
+    from_, to, image = (site.fresh(name) for name in ("from", "to", "image"))
     site.line("{")
     site.line(f"    const {dtype.c_name} *const {from_} = {source.pointer()};")
     site.line(f"    {dtype.c_name} *const {to} = {out.pointer()};")
-    site.line(f"    memset({to}, 0, {out.tensor.bytes});")
-    site.line(f"    for (ptrdiff_t {image} = 0; {image} < {product(outer)}; ++{image}) {{")
-    site.line(f"        for (ptrdiff_t {row} = 0; {row} < {height}; ++{row}) {{")
-    begin = f"({image} * {height} + {row}) * {width}"
-    site.line(f"            memcpy({to} + {start}, {from_} + {begin}, {width * dtype.bytes});")
-    site.line("        }")
+    if op.mode == "constant":
+        _fill_around(site, to, op.value, dtype)
+    # Tensors around the padding are one dimension, and so is what lies within a row.
+    own = out if op.mode != "constant" else source
+    start, begin, depth = image, image, "    "
+    site.line(f"    for (ptrdiff_t {image} = 0; {image} < {product(out.tensor.shape[:first])}; ++{image}) {{")
+    for dim in range(first, last + (op.mode != "constant")):
+        row, depth = site.fresh("row"), f"{depth}    "
+        site.line(f"{depth}for (ptrdiff_t {row} = 0; {row} < {own.tensor.shape[dim]}; ++{row}) {{")
+        size, padded, before = int(source.tensor.shape[dim]), int(out.tensor.shape[dim]), pads[dim][0]
+        if op.mode == "constant":
+            start, begin = f"({start} * {padded} + {row} + {before})", f"({begin} * {size} + {row})"
+        else:
+            start, begin = f"({start} * {padded} + {row})", f"({begin} * {size} + {_mirrored(op, row, before, size)})"
+    if op.mode == "constant":
+        size, before = (int(one) * inner for one in (source.tensor.shape[last], pads[last][0]))
+        start, begin = f"{start} * {int(out.tensor.shape[last]) * inner} + {before}", f"{begin} * {size}"
+    else:
+        size, start, begin = inner, f"{start} * {inner}", f"{begin} * {inner}"
+    copied = f"memcpy({to} + {start}, {from_} + {begin}, {size * dtype.bytes});"
+    site.line(f"{depth}    {copied}")
+    for level in range(len(depth) // 4, -1, -1):
+        site.line(f"{'    ' * level}}}")
+
+
+def _fill_around(site: KernelSite, to: str, value: float, dtype: DType) -> None:
+    """Print the loop that fills an output."""
+    out, index = site.operand(1).tensor, site.fresh("i")
+    if str(value) == "0.0":
+        site.line(f"    memset({to}, 0, {out.bytes});")
+        return
+    site.line(f"    for (ptrdiff_t {index} = 0; {index} < {out.volume}; ++{index}) {{")
+    site.line(f"        {to}[{index}] = {literal(value, dtype)};")
     site.line("    }")
-    site.line("}")
+
+
+def _mirrored(op: Pad, row: str, before: int, size: int) -> str:
+    """Return the place in a dimension of the source for one in the output: at its edge, or reflected there."""
+    at = f"({row} - {before})"
+    low, high = ("0", f"{size - 1}") if op.mode == "edge" else (f"-{at}", f"{2 * size - 2} - {at}")
+    return f"({at} < 0 ? {low} : {at} >= {size} ? {high} : {at})"
 
 
 def _pad_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Return the cost: touching every line, and a call of memcpy for each row."""
-    return touching()(spec, machine) + HALF_CYCLE * product(spec.operand(0).shape[:-1])
+    assert isinstance(spec.op, Pad)
+    copied = spec.operand(0).shape if spec.op.mode == "constant" else spec.shape
+    last = _padded(spec)[1] + (spec.op.mode != "constant")
+    return touching()(spec, machine) + HALF_CYCLE * product(copied[:last])
 
 
 PADDING = (

@@ -49,15 +49,25 @@ def broadcast(op: Operation, values: Sequence[Value], dims: Sequence[str], shape
 def pad(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
     assert isinstance(op, Pad)
     source, out = values
-    top, left, _, _ = op.padding
-    height, width = (int(size) for size in source.tensor.shape[-2:])
-    *outer, row, column = dims
-    inside = source.element(*outer, "y", "x")
-    return [
-        f"ptrdiff_t y = {row} - {top};",
-        f"ptrdiff_t x = {column} - {left};",
-        f"{out.element(*dims)} = y < 0 || y >= {height} || x < 0 || x >= {width} ? 0 : {inside};",
-    ]
+    lines, outside = list[str](), list[str]()
+    for dim, (before, _) in enumerate(op.pads(len(shape))):
+        size, at = int(source.tensor.shape[dim]), f"x{dim}"
+        lines.append(f"ptrdiff_t {at} = {dims[dim]} - {before};")
+        outside.append(f"{at} < 0 || {at} >= {size}")
+        if op.mode != "constant":
+            low, high = ("0", f"{size - 1}") if op.mode == "edge" else (f"-{at}", f"{2 * size - 2} - {at}")
+            lines.append(f"{at} = {at} < 0 ? {low} : {at} >= {size} ? {high} : {at};")
+    inside = source.element(*(f"x{dim}" for dim in range(len(shape))))
+    if op.mode != "constant":
+        return [*lines, f"{out.element(*dims)} = {inside};"]
+    return [*lines, f"{out.element(*dims)} = {' || '.join(outside)} ? {_constant(out, op.value)} : {inside};"]
+
+
+def _constant(out: Value, value: float) -> str:
+    """Return a value of an operand in C."""
+    if out.dtype.is_bits:
+        return f"{out.dtype.bits(value):#x}"
+    return f"{value.hex()}{'f' if out.dtype == F32 else ''}" if out.dtype.is_float else str(int(value))
 
 
 def transpose(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
