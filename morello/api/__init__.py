@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from morello.db.maintenance import Difference, damage, differences, prune, recompute
     from morello.db.store import SpecStore
     from morello.errors import MorelloError
+    from morello.frontend.format import format_text
     from morello.frontend.parser import Family
     from morello.report.explanation import Explanation
     from morello.run.arrays import empty, pack, unpack
@@ -87,6 +88,7 @@ _NAMES = {
     "morello.db.maintenance": "Difference damage differences prune recompute",
     "morello.db.store": "SpecStore",
     "morello.errors": "MorelloError",
+    "morello.frontend.format": "format_text",
     "morello.frontend.parser": "Family",
     "morello.report.explanation": "Explanation",
     "morello.run.arrays": "empty pack unpack",

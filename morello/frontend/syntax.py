@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import isinf
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import lark
@@ -18,6 +18,8 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 from morello.errors import ToolchainError, suggestion
 from morello.frontend.diagnostics import Source, SourceError, Span, quoted
 from morello.paths import GRAMMAR, private_folder, user_folder
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -218,7 +220,7 @@ class _Nodes(Transformer):
     def shape(self, *parts: Token) -> Numbers:
         return Numbers(span(parts[0], parts[-1]), _of_type(parts, "INT"))
 
-    list = shape
+    list = list_atom = shape
 
     def limits(self, *parts: Any) -> LimitsNode:
         return LimitsNode(span(parts[0], parts[-1]), parts[1:-1])
@@ -271,6 +273,8 @@ class _Nodes(Transformer):
     def layout(self, *parts: Token) -> LayoutNode:
         return LayoutNode(span(parts[0], parts[-1]), parts[2:-1])
 
+    layout_atom = layout
+
     def block(self, *statements: StatementNode) -> tuple[StatementNode, ...]:
         return statements
 
@@ -317,9 +321,25 @@ def parse_formula(source: Source) -> FormulaNode:
     return _parse(source, "formula")
 
 
+def tokens(source: Source) -> list[Token]:
+    """Return the tokens of a file, without spaces and comments. Raises SourceError."""
+
+    def read() -> list[Token]:
+        parser = _parser().parse_interactive(source.text, "file")
+        found = [*parser.iter_parse()]
+        parser.feed_eof()
+        return found
+
+    return _read(source, read)
+
+
 def _parse(source: Source, start: str) -> Any:
+    return _read(source, lambda: _parser().parse(source.text, start=start))
+
+
+def _read(source: Source, read: Callable[[], T]) -> T:
     try:
-        return _parser().parse(source.text, start=start)
+        return read()
     except UnexpectedInput as unexpected:
         error = _syntax_error(source, unexpected)
     raise error  # without a context, which holds a parser: Dask pickles contexts
