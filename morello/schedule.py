@@ -157,6 +157,9 @@ def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
 
 def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
     """Return the node of a step on a Spec. Raises Inapplicable if the step or its memory does not fit."""
+    if spec.op.constants and step.blocks_until(spec.op) is None:
+        hint = f"write `pack {spec.op.constants[0]} as LAYOUT` before it"
+        raise Inapplicable(f"`{step}` comes after constants are packed", hint)
     expansion = step.expansion(spec.logical, target)
     node = expand(spec, expansion, target.grids)
     if node is None:

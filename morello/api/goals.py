@@ -18,17 +18,19 @@ from morello.db.store import SpecStore
 from morello.errors import Inapplicable, MemoryLimited, MorelloError, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
-from morello.ir.impl import AllowedSteps, Impl, Leaf, cost_and_peak, leaves
+from morello.ir.impl import ANY_STEPS, AllowedSteps, Impl, Leaf, cost_and_peak, leaves
 from morello.ir.layout import Layout
+from morello.ir.ops.move import Move
 from morello.ir.program import Program
 from morello.ir.signature import Signature
-from morello.ir.spec import Spec
+from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.progress import Listener, subscribe
 from morello.rewrites.allowed import check_layouts, check_names, confined
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
+from morello.rewrites.pack import packed
 from morello.rewrites.select import Select
 from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
@@ -72,6 +74,8 @@ class Goal:
     before_search: Impl | None = attrs.field(default=None, eq=False)
     #: The measurement for which its program was chosen; None if it was scheduled or found by search.
     measured: Measured | None = attrs.field(default=None, eq=False)
+    #: The programs that pack its constants, by operand, if its search found them.
+    packs_found: Mapping[int, Impl] = attrs.field(factory=dict[int, Impl], eq=False)
 
     @classmethod
     def of(
@@ -119,7 +123,29 @@ class Goal:
     @cached_property
     def program(self) -> Program:
         """Return the C of the program so far: holes are comments, and an `#error`. Raises EmitError."""
-        return self.target.emitter.emit(self.impl, self.target, self.name, self.signature)
+        # Emitters need not take programs that pack constants where there are none.
+        packs = {"packs": self.packs} if self.packs else {}
+        return self.target.emitter.emit(self.impl, self.target, self.name, self.signature, **packs)
+
+    @cached_property
+    def packs(self) -> Mapping[int, Impl]:
+        """Return the programs that pack its constants, by operand; nothing for an unfinished implementation."""
+
+        def search(spec: Spec, allowed: AllowedSteps) -> Impl:
+            return Goal.of(spec, self.target, self.name, self.searches).synthesize(db=False, progress=False).impl
+
+        return self.packs_found or self._packs(search)
+
+    def _packs(self, find: Callable[[Spec, AllowedSteps], Impl]) -> dict[int, Impl]:
+        """Return the programs that pack the constants of a finished implementation, by operand."""
+        given, used = self.spec.logical, packed(self.impl).spec.logical
+        if used.op.constants or next(leaves(self.impl), None):
+            return {}
+        specs = {
+            operand: LogicalSpec(Move(), given.operand(operand).shape, (given.states[operand], used.states[operand]))
+            for operand in given.op.constants
+        }
+        return {operand: find(self.target.spec(one), ANY_STEPS) for operand, one in specs.items()}
 
     @property
     def plain(self) -> Signature:
@@ -270,6 +296,7 @@ class Goal:
 
         with ExitStack() as stack, watch_memory() as limits:
             position = apply(self.position, steps, self.target, find)
+            packs = attrs.evolve(self, position=position)._packs(find)
         if limits:
             warn_of_memory(self.name)
         before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl
@@ -279,6 +306,7 @@ class Goal:
             bounds=bounds,
             before_search=None if before == position.impl else before,
             memory_reached=self.memory_reached or bool(limits),
+            packs_found=packs,
         )
 
     def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from operator import is_
@@ -14,15 +14,18 @@ import attrs
 import numpy as np
 
 from morello.api.goals import Goal
+from morello.api.packing import Packed, PackedConstants
 from morello.build.toolchain import Compiler, is_auto
 from morello.codegen.interface import unfinished
 from morello.db.default import DatabaseLike, database
+from morello.errors import ArgumentError
 from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, Leaf, cost_and_peak
 from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
 from morello.kernels.target import Metric, Target
 from morello.progress import Listener, subscribe
+from morello.rewrites.pack import packed
 from morello.run.arguments import Argument, CallOrder, check_apart, check_parameters
 from morello.run.arrays import ALIGNMENT, Blank
 from morello.run.dlpack import library_of, to_library_of
@@ -82,6 +85,8 @@ class Kernel:
 
     With parallel loops, `kernel(*arrays, threads=N)` uses N threads, by default MORELLO_THREADS, or one for each CPU of
     this process. Results are the same bits for any N.
+
+    Constants are packed at the first call with an array, whose later changes calls do not see: see `pack` and `forget`.
 
     Arrays must have the form of `morello.run.arrays`; leading dimensions of size 1 may be omitted, also from allocated
     outputs. Calls raise ArgumentError for arrays that do not fit or a CPU without the target's instructions, and
@@ -145,7 +150,7 @@ class Kernel:
 
     @property
     def spec(self) -> Spec:
-        return self.goal.impl.spec
+        return packed(self.goal.impl).spec
 
     @property
     def source(self) -> str:
@@ -236,11 +241,62 @@ class Kernel:
     def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None, **named: Any) -> Any:
         count = 1 if threads is None and not self.program.parallel else self.function.threads(threads)
         given = arrays if out is None and not named else self._order.in_order(arrays, out, named)
+        if self.program.packs:
+            given = self._with_packed(given)
         size = len(given)
         for checked in self._own.checked:
             if checked.size == size and checked.threads == count and (made := checked.fast.call(*given)) is not False:
                 return out if made is True else exported(made, checked.export)
         return self._checked(given, out, count)
+
+    @cached_property
+    def packing(self) -> Mapping[int, Kernel]:
+        """Return the kernels that pack constants, by operand."""
+        return {
+            operand: Kernel(Goal.of_impl(impl, self.target, program.name), program, self._compiler, self._runner)
+            for (operand, impl), program in zip(sorted(self.goal.packs.items()), self.program.packs, strict=True)
+        }
+
+    @cached_property
+    def _constants(self) -> dict[int, PackedConstants]:
+        """Return the packed forms of the constants, by operand."""
+        names = self.program.signature.in_spec_order(self.program.signature.names)
+        operands = self.spec.operands
+        return {one: PackedConstants(names[one], operands[one], kernel) for one, kernel in self.packing.items()}
+
+    @cached_property
+    def _constant_places(self) -> dict[int, list[tuple[int, PackedConstants]]]:
+        """Return the places of constants in a call, by its number of arrays: with the outputs, and without them."""
+        calls = [self.arguments, [one for one in self.arguments if one.reads]]
+        return {
+            len(taken): [
+                (at, self._constants[one.operand]) for at, one in enumerate(taken) if one.operand in self._constants
+            ]
+            for taken in calls
+        }
+
+    def _with_packed(self, given: Sequence[Any]) -> Sequence[Any]:
+        """Return the arrays of a call with those of constants packed."""
+        arrays = [*given]
+        for place, constant in self._constant_places.get(len(arrays), ()):
+            arrays[place] = constant.of(arrays[place])
+        return arrays
+
+    def pack(self, array: Any, name: str | None = None) -> Packed:
+        """Return a constant packed, for calls to take in place of the array; `name` is its operand's if there are more.
+
+        Raises ArgumentError for an array that does not fit, and for a name of no constant.
+        """
+        found = {one.name: one for one in self._constants.values()}
+        if (name is None and len(found) != 1) or (name is not None and name not in found):
+            listed = f"its constants are {', '.join(found)}" if found else "write `constant` in an operand of its Spec"
+            raise ArgumentError(f"{self.program.name}: no constant {name or 'is named'}", listed)
+        return (found[name] if name else next(iter(found.values()))).pack(array)
+
+    def forget(self, array: Any) -> None:
+        """Release what calls have packed of an array, so that the next call packs it again."""
+        for constant in self._constants.values():
+            constant.forget(array)
 
     def _checked(self, given: Sequence[Any], out: Any, threads: int) -> Any:
         """Check arrays, call the function, and store the call as a fast one."""
@@ -333,6 +389,8 @@ class Kernel:
         """
         from morello.verify.check import verify
 
+        for packing in self.packing.values():
+            verify(packing.function, seed, thorough, reference)
         return verify(self.function, seed, thorough, reference)
 
     def bench(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -19,13 +20,18 @@ from morello.kernels.target import Target
 from morello.schedule import lines, schedule_of
 
 
-def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> tuple[Parameter, ...]:
-    """Return the parameters for the operands of a Spec, in call order, with names that `names` makes unique."""
+def parameters_of(
+    logical: LogicalSpec, signature: Signature, names: Names, packs: Mapping[int, str] = MappingProxyType({})
+) -> tuple[Parameter, ...]:
+    """Return the parameters for the operands of a Spec, in call order, with names that `names` makes unique.
+
+    `packs` are the functions that pack constants, by operand.
+    """
     made: list[Parameter] = []
     for name, operand in zip(signature.names, signature.operands, strict=True):
         one, tensor = logical.declared[operand], logical.operand(operand)
         outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
-        wanted = Parameter(spelled(name), operand, tensor, one.reads, one.writes, outer)
+        wanted = Parameter(spelled(name), operand, tensor, one.reads, one.writes, outer, packs.get(operand, ""))
         made.append(attrs.evolve(wanted, name=names.fresh(wanted.name, wanted.stride_endings)))
     return tuple(made)
 
@@ -49,7 +55,8 @@ class Interface:
     """The interface of the function `name`.
 
     `summary` describes it in a line. The workspace has `workspace` bytes shared by all threads, and `thread_workspace`
-    for each. Comments leave out the first `implicit_dims` dimensions of operands.
+    for each. Comments leave out the first `implicit_dims` dimensions of operands. `packs` are the functions beside it
+    that pack its constants.
     """
 
     name: str
@@ -61,6 +68,7 @@ class Interface:
     workspace_name: str = "workspace"
     threads_name: str = "threads"
     implicit_dims: int = 0
+    packs: tuple[Interface, ...] = ()
 
     @property
     def prototype(self) -> str:
@@ -79,7 +87,8 @@ class Interface:
     @property
     def declarations(self) -> str:
         """Return the declarations for files that call or define the function."""
-        return f"{self.prototype};\n" + (f"{self.setter};\n" if self.parallel else "")
+        own = f"{self.prototype};\n" + (f"{self.setter};\n" if self.parallel else "")
+        return own + "".join(one.declarations for one in self.packs)
 
     @property
     def setter(self) -> str:
@@ -102,7 +111,7 @@ class Interface:
         for one in self.parameters:
             tensor = one.tensor.without_leading(self.implicit_dims)
             shape = "×".join(map(str, tensor.shape))
-            layout = tensor.state.layout or "in order"
+            layout = f"as {one.pack} packs it" if one.pack else tensor.state.layout or "in order"
             yield f"/* {one.name}: {shape} {tensor.state.dtype}, {layout} */"
             if one.strides:
                 yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
@@ -115,6 +124,23 @@ class Interface:
                 call, size = f"{macro}({threads})", f"({size} + (size_t)({threads}) * {self.thread_workspace})"
             yield f"/* {self.workspace_name}: {call if self.parallel else size} bytes, aligned to {ALIGNMENT} */"
             yield f"#define {call} {size}"
+        for one in self.packs:
+            (source, made), size = one.parameters, f"{one.name.upper()}_BYTES"
+            yield f"/* {one.name}: packs {source.name} for all calls of {self.name}; {made.name} has {size} bytes */"
+            yield f"#define {size} {made.tensor.bytes}"
+            yield from one.description()
+
+
+def pack_name(name: str, signature: Signature, operand: int, packs: Collection[int]) -> str:
+    """Return the name of the function that packs an operand, one of `packs`, for a function."""
+    own = signature.in_spec_order(signature.names)[operand]
+    return f"{name}_pack" if len(packs) == 1 else f"{name}_pack_{own}"
+
+
+def pack_signature(signature: Signature, operand: int) -> Signature:
+    """Return the signature of the function that packs an operand."""
+    own = signature.in_spec_order(signature.names)[operand]
+    return Signature((own, "packed"), (0, 1), signature.implicit_dims)
 
 
 def setter_name(name: str) -> str:

@@ -125,7 +125,8 @@ class Searches:
             return one.allowed, one.spec.limits, logical.op, logical.states, logical.serial, len(logical.shape)
 
         alike = [one.spec.logical for one in self._expected if kind(one) == kind(leaf)]
-        large = isinstance(leaf.spec.op, Compose) or sum(shapes_below(one, self.target) for one in alike) > _MOST_SHAPES
+        large = isinstance(leaf.spec.op.without_constants, Compose)
+        large = large or sum(shapes_below(one, self.target) for one in alike) > _MOST_SHAPES
         return [] if large or leaf.spec.logical not in alike else alike
 
     def _searches_of(self, store: SpecStore | None) -> list[SearchSession]:

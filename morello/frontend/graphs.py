@@ -12,13 +12,24 @@ from lark import Token
 from morello.errors import MorelloError, closest, suggestion
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, quoted
-from morello.frontend.syntax import EquationNode, Numbers, OperationNode, ParameterNode, float_of, number_of, span
+from morello.frontend.syntax import (
+    EquationNode,
+    FormulaNode,
+    Numbers,
+    OperationNode,
+    ParameterNode,
+    float_of,
+    number_of,
+    span,
+)
 from morello.ir.ops import Arranged, Operation, arranged
 from morello.ir.ops.base import Value
+from morello.ir.ops.constants import Constants
 from morello.ir.ops.named_graphs import NAMED_GRAPHS, NamedGraph, expanded
 from morello.ir.ops.wiring import chained, names_of, ranks_of
 
 COMPOSE = "Compose"
+CONSTANTS = Constants.__name__
 #: Larger than any rank.
 _RANKS = 33
 
@@ -196,10 +207,24 @@ def _check_use(source: Source, equations: list[EquationNode]) -> None:
             raise source.error(span(equation.name), f"nothing uses {quoted(equation.name)}", hint)
 
 
+def _constants(source: Source, text: str, node: FormulaNode, rank: int, operations: Operations) -> Operation:
+    """Return the operation of the text `Constants[operands=[1]]([Matmul])`."""
+    inner = text[text.index("(") + 1 : -1]
+    of = inner[1:-1] if len(node.components) == 1 else f"{COMPOSE}({inner})"
+    numbers = _value(source, node.operation.parameters[0]) if node.operation.parameters else ()
+    if not (isinstance(numbers, tuple) and numbers):
+        raise MorelloError(
+            f"{text!r} names no constant operands", f"they look like: {CONSTANTS}[operands=[1]]([Matmul])"
+        )
+    return Constants(parse_operation(of, rank, operations), numbers)
+
+
 def parse_operation(text: str, rank: int, operations: Operations) -> Operation:
     """Return the operation with `rank` iteration dimensions from its `str`. Raises MorelloError for other text."""
     source = Source("<operation>", text)
     node = syntax.parse_formula(source)
+    if node.operation.name == CONSTANTS:
+        return _constants(source, text, node, rank, operations)
     if not node.components:
         return operation(source, operations, node.operation)
     graph = read_graph(source, operations, node.components)

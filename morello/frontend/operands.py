@@ -17,7 +17,9 @@ from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, PhysicalD
 from morello.ir.tensor import SPACINGS, OperandState, TensorSpec
 from morello.kernels.machine import MemoryLevel, widest_vector
 from morello.kernels.target import Target
+from morello.rewrites.pack import constant_level
 
+CONSTANT = "constant"
 _MAX_LAYOUT = 64
 _COUNTS = {"c": "contiguity", "s": "spacing", "v": "vector size"}
 
@@ -57,6 +59,8 @@ def read_state(source: Source, target: Target, node: Token | OperandNode, shape:
     if "memory level" not in properties:
         raise source.error(span(node), "this operand has no memory level", _levels(target))
     level: MemoryLevel = properties["memory level"].value
+    if "constant" in properties:
+        _check_constant(source, target, level, properties)
     dtype = properties["data type"].value if "data type" in properties else dtypes.F32
     if "vector size" in properties:
         _check_vector(source, target, level, dtype, properties["vector size"])
@@ -105,8 +109,8 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
         return "data type", target.dtypes[part]
     if build := named(part):
         return "layout", build
-    if part == "ua":
-        return "ua", True
+    if part in ("ua", CONSTANT):
+        return str(part), True
     if re.fullmatch("[csv][0-9]+", part):
         return _COUNTS[part[0]], number_of(source, part, part[1:])
     return None
@@ -130,9 +134,25 @@ def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str],
         likely = ["data type"]
     kind = likely[0] if likely else missing[0] if missing[0] in ("memory level", "layout") else "property"
     names, listing = kinds.get(
-        kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, sN, vN), or just LEVEL")
+        kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, sN, vN, constant), or just LEVEL")
     )
     return source.error(span(word), f"unknown {kind} {quoted(word)}", suggestion(word, names, listing))
+
+
+def is_constant(node: Token | OperandNode) -> bool:
+    """Return whether the text of an operand says `constant`."""
+    return isinstance(node, OperandNode) and CONSTANT in node.properties
+
+
+def _check_constant(source: Source, target: Target, level: MemoryLevel, properties: dict[str, _Property]) -> None:
+    """Raise SourceError for a constant outside of the main memory, or with properties that packing changes."""
+    if level.name != constant_level(target):
+        message, hint = f"a constant in {level.name}", f"constants are in {constant_level(target)} before a call"
+        raise source.error(properties["memory level"].span, message, hint)
+    for kind in ("ua", *_COUNTS.values()):
+        if kind in properties:
+            message = f"{kind if kind == 'ua' else f'a {kind}'} of a constant, which is packed from contiguous values"
+            raise source.error(properties[kind].span, message, "leave it out")
 
 
 def _levels(target: Target) -> str:

@@ -11,7 +11,7 @@ from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape
-from morello.frontend.operands import read_state
+from morello.frontend.operands import is_constant, read_state
 from morello.frontend.syntax import (
     CallNode,
     EquationNode,
@@ -24,6 +24,7 @@ from morello.frontend.syntax import (
     span,
 )
 from morello.ir.ops import Operation
+from morello.ir.ops.constants import Constants
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.ir.signature import Signature
@@ -57,10 +58,23 @@ def read_signed(
             )
         signature = attrs.evolve(signature, names=tuple(map(str, call.names)))
     limits = None if node.limits is None else _limits(source, target, node.limits)
+    logical = _with_constants(source, logical, nodes)
     try:
         return target.spec(logical, limits), None if signature == Signature.of(logical) else signature
     except MorelloError as error:
         raise source.error(_blame(target, call, nodes, logical), error.message, error.hint) from error
+
+
+def _with_constants(source: Source, logical: LogicalSpec, nodes: Sequence[Token | OperandNode]) -> LogicalSpec:
+    """Return the Spec with the operands constant that the text says are. Raises SourceError for one that is written."""
+    constant = tuple(number for number, node in enumerate(nodes) if is_constant(node))
+    for number in constant:
+        one = logical.declared[number]
+        if one.writes:
+            raise source.error(
+                span(nodes[number]), f"{one.name} is written, so that it is not constant", "leave out `constant`"
+            )
+    return attrs.evolve(logical, op=Constants(logical.op, constant)) if constant else logical
 
 
 #: A Spec, the text of each operand in the Spec's order, and the signature.

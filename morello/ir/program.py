@@ -13,7 +13,7 @@ class Parameter:
     """One pointer parameter of the emitted function, and the number of its operand in the Spec.
 
     An operand that is not contiguous is followed by one `ptrdiff_t` stride, in values, for each physical dimension
-    outside the contiguous run; `strides` is their number.
+    outside the contiguous run; `strides` is their number. A constant has the form that the function `pack` gives it.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Parameter:
     reads: bool
     writes: bool
     strides: int = 0
+    pack: str = ""
 
     @property
     def stride_endings(self) -> tuple[str, ...]:
@@ -44,7 +45,7 @@ class Program:
     64 bytes; then, if it has parallel loops, the number of threads, an `int` of at least 1. The workspace has
     `workspace` bytes, and `thread_workspace` more for each thread. `flags` are the compiler flags for this target,
     without those for threads. `cpu_features` are needed in addition to the target's. `implicit_dims` is that of the
-    signature.
+    signature. `packs` are functions, of the same source, that pack constants, in the order of the operands.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Program:
     declarations: str = ""
     cpu_tests: tuple[str, ...] | None = None
     implicit_dims: int = 0
+    packs: tuple[Program, ...] = ()
 
     def including(self, header: str) -> str:
         """Return the source with an `#include` of this header in place of its declarations."""

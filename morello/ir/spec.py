@@ -67,7 +67,7 @@ class LogicalSpec:
     def short(self, implicit_dims: int = 0) -> str:
         """Return [Kaufman2025]'s short form, for comments: operation, shape from `implicit_dims` on, levels."""
         shape = "×".join(map(str, self.shape[implicit_dims:]))
-        return f"{self.op}({shape}, {', '.join(state.level for state in self.states)})"
+        return f"{self.op.without_constants}({shape}, {', '.join(state.level for state in self.states)})"
 
     def text(
         self,
@@ -87,17 +87,20 @@ class LogicalSpec:
         labels = [declared[each] for each in listed]
         serial = ", serial" if self.serial else ""
         called = f"({', '.join(names)})" if names and [*names] != labels else ""
-        if not isinstance(self.op, Compose):
+        op, constant = self.op.without_constants, self.op.constants
+        endings = [", constant)" if each in constant else ")" for each in range(len(declared))]
+        if not isinstance(op, Compose):
             sizes = "×".join(map(str, self.shape[implicit_dims:]))
-            states = [f"({tensor.without_leading(implicit_dims).labels})" for tensor in self.operands]
-            return f"{self.op}({separator.join([sizes, *states])}{serial}){called}"
+            texts = [f"({tensor.without_leading(implicit_dims).labels}" for tensor in self.operands]
+            states = [text + ending for text, ending in zip(texts, endings, strict=True)]
+            return f"{op}({separator.join([sizes, *states])}{serial}){called}"
         # Only equations can reorder their operands.
-        is_chain = self.op.is_chain and listed == [*range(len(declared))]
+        is_chain = op.is_chain and listed == [*range(len(declared))]
         operands = inner.join(
-            ("" if is_chain else f"{label}: ") + str(self.operand(each))
+            ("" if is_chain else f"{label}: ") + str(self.operand(each))[:-1] + endings[each]
             for label, each in zip(labels, listed, strict=True)
         )
-        head = str(self.op)[:-1] if is_chain else f"Compose([{', '.join(self.op.equations())}]"
+        head = str(op)[:-1] if is_chain else f"Compose([{', '.join(op.equations())}]"
         return f"{head}{separator}[{operands}]{serial}){called}"
 
     def canonical(self) -> LogicalSpec:

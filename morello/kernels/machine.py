@@ -164,6 +164,7 @@ class Machine:
 
     def check_operation(self, op: Operation) -> None:
         """Raise SpecError for an operation that the target does not have: it may be one of another registry."""
+        op = op.without_constants
         for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
             if type(self.operations.get(one.name)) is not type(one):
                 hint = "there are Morello's and those that plugins of the same registry add (hook morello_operations)"

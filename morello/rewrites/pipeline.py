@@ -65,11 +65,19 @@ class Stage:
 
 @attrs.frozen
 class PipelinePlan:
-    """A pipeline on some cells of a batch (None: all, or a single Spec): its parts and new tensors."""
+    """A pipeline on some cells of a batch (None: all, or a single Spec): its parts and new tensors.
+
+    `free` tensors are those of callers: they cost nothing and take no memory.
+    """
 
     stages: Sequence[Stage]
     tensors: Sequence[NewTensor] = ()
     cells: CellIndices = None
+    free: bool = False
+
+    def held(self, operands: int) -> list[tuple[int, ...]]:
+        """Return, for each part, the new tensors that it holds memory for."""
+        return [() for _ in self.stages] if self.free else lifetimes([one.args for one in self.stages], operands)
 
 
 @attrs.frozen(cache_hash=True)
@@ -128,7 +136,8 @@ class PipelineRewrite(Rewrite, Generic[OpT]):
                 for one, state in zip(plan.tensors, states, strict=True)
             ]
             stages = [attrs.evolve(one, shape=tuple(take(size, inner) for size in one.shape)) for one in plan.stages]
-            yield RewriteCase(cells, _pipeline(self, select_cells(logical, cells), fresh, stages, target))
+            own = attrs.evolve(plan, stages=stages)
+            yield RewriteCase(cells, _pipeline(self, select_cells(logical, cells), fresh, own, target))
 
 
 @attrs.frozen(cache_hash=True)
@@ -181,13 +190,13 @@ class BufferedPipelineRewrite(PipelineRewrite[OpT], Generic[OpT]):
 
 
 def _pipeline(
-    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], stages: Sequence[Stage], target: Machine
+    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], plan: PipelinePlan, target: Machine
 ) -> Expansion:
     """Return the node of a pipeline rewrite: a Pipeline, or a Sequential without new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
     needed = [target.footprint(tensor) for tensor in fresh]
     parts: list[Part] = []
-    for stage, held in zip(stages, lifetimes([stage.args for stage in stages], len(logical.states)), strict=True):
+    for stage, held in zip(plan.stages, plan.held(len(logical.states)), strict=True):
         live = tuple(sum((needed[one][level] for one in held), 0) for level in range(len(target.levels)))
         below = tuple(states[arg] for arg in stage.args)
         if stage.dim_maps is not None:
@@ -196,7 +205,7 @@ def _pipeline(
         parts.append(Part(made, stage.args, 1, live, role=stage.role, dim_maps=stage.dim_maps))
     if not fresh:
         return Sequential(step, 0, target.nothing(), tuple(parts))
-    cost = sum((target.move_cost(tensor) for tensor in fresh), 0)
+    cost = 0 if plan.free else sum((target.move_cost(tensor) for tensor in fresh), 0)
     return Pipeline(step, cost, target.nothing(), tuple(parts), tuple(fresh))
 
 

@@ -23,6 +23,7 @@ from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.rewrites.pack import packed
 from morello.run.arguments import Argument, arguments_of
 from morello.run.arrays import workspace_bytes
 from morello.run.fastcall import FastCaller, caller_of, loading
@@ -87,7 +88,7 @@ class NativeFunction:
     number = 0
 
     def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | str | None = None):
-        self.impl = impl
+        self.impl = packed(impl)
         self.target = target
         self.program = program
         self._compiler = compiler

@@ -161,7 +161,8 @@ class Incumbents:
         self._count = len(self._spaces)
         shapes = shapes_below(logical, self._target)
         # A Compose has tables for each interval of its stages, of fewer dimensions each.
-        pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
+        op = logical.op.without_constants
+        pieces = max(1, len(op.stages) ** 2 // 4) if isinstance(op, Compose) else 1
         if pieces * shapes <= MANY_SHAPES:
             return 0
         return _BEFORE if shapes >= _FEW_SHAPES else 1
@@ -171,7 +172,7 @@ class Incumbents:
 
         A Compose gets none: its tables of a restricted space take as long as these bounds.
         """
-        if core.costs(goal)[1] < float("inf") or isinstance(spec.logical.op, Compose):
+        if core.costs(goal)[1] < float("inf") or isinstance(spec.op.without_constants, Compose):
             return 0
         left = self.refine(spec, budget, 1)
         self._warm_start(spec, core, goal)

@@ -215,6 +215,16 @@ class Operation(ABC):
         return SearchHints()
 
     @property
+    def constants(self) -> tuple[int, ...]:
+        """Return the operands of a goal that are packed once, before calls."""
+        return ()
+
+    @property
+    def without_constants(self) -> Operation:
+        """Return the operation on operands of which none is constant."""
+        return self
+
+    @property
     def optional_batch(self) -> bool:
         """Return True if a Spec may omit the first dimension, shared by all operands, where its size is 1."""
         return False

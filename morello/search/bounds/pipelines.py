@@ -115,7 +115,7 @@ class PipelineBounds(StepBounds):
         shapes = np.flatnonzero(np.any([np.all(step >= 0, axis=0) for step in steps], axis=0))
         cost = np.zeros(len(shapes))
         for cls, tensors in zip(pipeline.new_classes, table.tensors, strict=True):
-            cost += self.relaxed.cheapest[cls][tensors[shapes]]
+            cost += 0 if table.free else self.relaxed.cheapest[cls][tensors[shapes]]
         parts: list[dict[str, Any]] = []
         for part, numbers in zip(table.parts, pipeline.parts.T, strict=True):
             held = self._held(pipeline, part, shapes)

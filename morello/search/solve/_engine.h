@@ -57,6 +57,7 @@ typedef struct {
     int32_t parts;
     int32_t tensors;
     int32_t steps;
+    int32_t free;             /* whether new tensors cost nothing */
     const PipelinePart *part;
     const int32_t *tuples;    /* [rows, parts]: class tuples */
     const int32_t *levels;    /* [tensors] */

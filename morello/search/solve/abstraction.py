@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from morello.ir.ops.compose import Compose
+from morello.ir.ops.constants import Constants
 from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
@@ -77,7 +78,7 @@ class Abstraction:
         """Return the abstract spaces in place of one; those after the first are numbered from `after` on."""
         key, packing = own.space.key, self._packing
         # A graph has too many operands for bounds of one at a time to pay.
-        alone = 0 if isinstance(key.op, Compose) else len(own.space.operands)
+        alone = 0 if isinstance(key.op, (Compose, Constants)) else len(own.space.operands)
         no_moves = np.zeros(len(own.space.operands) * len(self._bounds.states.classes) + 1)
         shared = {**packing.shared[key], "alone": alone, "closed_operand": -1, "move_first": no_moves}
         plain = {**shared, "groups": 0, "kernels": 0, "pipeline_first": np.zeros(len(own.tuples) + 1)}

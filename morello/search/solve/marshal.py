@@ -221,6 +221,7 @@ class Marshaller(Structs):
                 "tensors": len(pipeline.table.tensors),
                 "part": [self._pipeline_part(own.space, part, under) for part in pipeline.table.parts],
                 "tensor": pipeline.table.tensors,
+                "free": pipeline.table.free,
                 "tuples": pipeline.parts,
                 "levels": self._bounds.level_of[list(pipeline.new_classes)],
                 **fresh(pipeline.table),

@@ -65,7 +65,10 @@ static double new_tensors(const Model *model, const PipelineTable *table, int32_
     double cost = table->part[0].shape[shape] >= 0 ? 0 : INFINITY;
     for (int tensor = 0; tensor < table->tensors && cost < INFINITY; ++tensor) {
         fresh[tensor] = table->fresh[step * table->tensors + tensor][shape];
-        cost += fresh[tensor] < 0 ? INFINITY : model->cost[fresh[tensor]][table->tensor[tensor][shape]];
+        if (fresh[tensor] < 0) {
+            return INFINITY;
+        }
+        cost += table->free ? 0 : model->cost[fresh[tensor]][table->tensor[tensor][shape]];
     }
     return cost;
 }

@@ -19,7 +19,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import DimMap, OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, select_cells, within
-from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage, lifetimes
+from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage
 from morello.search.arrays import Ints
 from morello.search.budget import check_budget
 from morello.search.tables.operand_states import States, images
@@ -76,7 +76,7 @@ class PipelineTable:
     """Steps with the same parts, and their `priorities`.
 
     `tensors[i]`, [shapes], numbers the shape of new tensor i among those of its rank; `new_states[step][i]`, [shapes],
-    its state in `PipelineTables.states`, or -1.
+    its state in `PipelineTables.states`, or -1. `free` tensors cost nothing.
     """
 
     steps: list[Rewrite]
@@ -84,6 +84,7 @@ class PipelineTable:
     parts: tuple[PipelinePart, ...]
     tensors: tuple[Ints, ...]
     new_states: list[list[Ints]]
+    free: bool = False
 
     def states_of(self, step: Rewrite, priority: int, count: int) -> list[Ints]:
         """Return the arrays of states of the new tensors of one step, filled with -1 at first."""
@@ -188,7 +189,7 @@ class PipelineTables(StepTables):
 
     def _planned(self, plan: PipelinePlan, batch: LogicalSpec, space: Space) -> _Planned:
         cells: Ints = np.arange(space.count, dtype=np.int64) if plan.cells is None else plan.cells
-        held = lifetimes([stage.args for stage in plan.stages], len(space.operands))
+        held = plan.held(len(space.operands))
 
         def numbers(shapes: Shapes, shape: Sequence[Num]) -> Ints:
             return shapes.numbers([np.broadcast_to(np.asarray(size), cells.shape) for size in shape])
@@ -216,7 +217,7 @@ class PipelineTables(StepTables):
         if (known.parts, classes) not in tables:
             parts = tuple(self._part(space, part) for part in known.parts)
             tensors = tuple(np.full(space.count, -1, dtype=np.int64) for _ in states)
-            tables[known.parts, classes] = PipelineTable([], [], parts, tensors, [])
+            tables[known.parts, classes] = PipelineTable([], [], parts, tensors, [], known.plan.free)
         return tables[known.parts, classes]
 
     def _enter(

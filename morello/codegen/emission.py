@@ -1,0 +1,473 @@
+"""Prints one implementation as a C function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
+from types import MappingProxyType
+
+import attrs
+
+from morello.codegen.interface import (
+    Interface,
+    parameters_of,
+    preamble,
+    setter_name,
+    workspace_macro,
+)
+from morello.codegen.loops import (
+    Jammed,
+    Outer,
+    arguments,
+    calls,
+    copies,
+    declares,
+    goes_on,
+    jam_of,
+    jammed,
+    printed,
+    repeated,
+    through_views,
+    tiles,
+    unrolled,
+    until,
+)
+from morello.codegen.memories import Memories, transfers
+from morello.codegen.parallel import Captured, FunctionCode, ParallelLoops, Range, surroundings
+from morello.codegen.strips import along_strips
+from morello.codegen.style import CStyle
+from morello.codegen.threads import SET_RUNNER
+from morello.codegen.writer import CWriter, Names, names_in
+from morello.errors import EmitError, MorelloError
+from morello.ir.dtypes import DType
+from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part
+from morello.ir.index import IndexExpr, Symbol, as_index
+from morello.ir.layout import row_major
+from morello.ir.program import Parameter, Program
+from morello.ir.signature import Signature
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
+from morello.kernels.buffers import ALIGNMENT, Buffer, View, strides_of
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.site import KernelSite
+from morello.kernels.target import Target
+
+#: Larger buffers go to the workspace, so that a call needs little stack.
+MAX_STACK_BYTES = 4096
+_DECLARED_PER_LINE = 8
+
+
+class Emission:
+    """The state of printing one program."""
+
+    def __init__(
+        self,
+        emitter: CStyle,
+        impl: Impl,
+        target: Target,
+        name: str,
+        signature: Signature,
+        taken: Iterable[str] = (),
+        packs: Mapping[int, Emission] = MappingProxyType({}),
+    ):
+        self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
+        #: The functions that pack constants, by operand.
+        self.packs = packs
+        #: The emitter's table of primitives.
+        self.instructions = emitter.instructions
+        self._function, self.names = FunctionCode(), Names([*taken, name, setter_name(name), workspace_macro(name)])
+        #: Names in the code other than its variables.
+        self.names_of_others: set[str] = set()
+        #: The operand that each buffer is named after.
+        self._stems: dict[str, str] = {}
+        self._helpers: dict[str, str] = {}
+        self._vectors: dict[str, str] = {}
+        self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
+        self._memories = Memories(emitter.memories)
+        self._parallel = ParallelLoops(self.workspace_name, self.threads_name)
+        self._features: dict[str, None] = {}
+        self._quiet = 0
+
+    @cached_property
+    def program(self) -> Program:
+        """Return the program, with the functions that pack its constants."""
+        parameters, views = self._parameters()
+        operands = self.signature.in_spec_order(parameters)
+        with ExitStack() as stack:
+            loaded = [self._enter(view, parameter, stack) for view, parameter in zip(views, operands, strict=True)]
+            stack.enter_context(self.writer.variables(name for view in loaded for name in view.buffer.variables or ()))
+            self._node(self.impl, loaded)
+            for view, parameter, inside in zip(views, operands, loaded, strict=True):
+                if inside is not view and parameter.writes:
+                    self._lines(transfers(inside, view, self, store=True))
+        if self.name in self._vectors or self.name in self._helpers:
+            raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
+        packs = tuple(one.program for one in self.packs.values())
+        interface = self.interface = self._interface(parameters)
+        function = CWriter()
+        with function.block(interface.prototype), function.around(self._function.around):
+            function.add(self.writer)
+        setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
+        beside = [one.code for one in self.packs.values()]
+        code = self.code = "\n".join([*self._parallel.functions, function.text(), *setter, *beside])
+        for one in self.packs.values():
+            self._helpers |= one._helpers
+            self._vectors |= one._vectors
+            self._features |= one._features
+        self.names_of_others = {*self._helpers, *self._vectors, *(names_in(code) - self.names.handed_out)}
+        flags = self.emitter.flags_for(self._features)
+        return Program(
+            name=self.name,
+            source="\n".join([*self._preamble(interface, flags), code]),
+            header=interface.header,
+            prototype=interface.prototype,
+            parameters=parameters,
+            workspace=self._function.workspace,
+            flags=flags,
+            parallel=bool(self._parallel),
+            thread_workspace=self._parallel.workspace,
+            cpu_features=tuple(self._features),
+            declarations=interface.declarations,
+            cpu_tests=self._cpu_tests(),
+            implicit_dims=self.signature.implicit_dims,
+            packs=packs,
+        )
+
+    # The interface for KernelSite, with vectors, loads and stores below.
+
+    @property
+    def writer(self) -> CWriter:
+        """Return the lines of the current function."""
+        return self._function.writer
+
+    def line(self, text: str) -> None:
+        """Add one line of C."""
+        self.writer.line(text)
+
+    def fresh(self, name: str) -> str:
+        """Return a free name for a C variable, like `name`."""
+        return self.names.fresh(name)
+
+    def helper(self, name: str, text: str) -> str:
+        """Define the static function `name` as `text` in the file; return its name."""
+        self._helpers[name] = text
+        return name
+
+    def enclose(self, first: str, last: str) -> None:
+        """Begin the current function, or a thread's share of a loop, with one statement and end it with another."""
+        self._function.around[first, last] = None
+
+    def uses(self, names: Iterable[str]) -> None:
+        """Record names that code uses, for the function of a parallel loop to capture."""
+        self._function.names.update(names)
+
+    # Parameters and the head of the file.
+
+    def _parameters(self) -> tuple[tuple[Parameter, ...], list[View]]:
+        """Return the parameters in call order, and the operands that they point to in the Spec's order."""
+        packs = {operand: one.name for operand, one in self.packs.items()}
+        parameters = parameters_of(self.impl.spec.logical, self.signature, self.names, packs)
+        views: list[View] = []
+        for one in self.signature.in_spec_order(parameters):
+            runtime = [as_index(Symbol(name)) for name in one.stride_names]
+            views.append(View.whole(Buffer(one.name, one.tensor, (*runtime, *strides_of(one.tensor)[one.strides :]))))
+        return parameters, views
+
+    def _interface(self, parameters: tuple[Parameter, ...]) -> Interface:
+        return Interface(
+            name=self.name,
+            summary=f"{self.impl.spec.logical.short(self.signature.implicit_dims)} for {self.target.name}",
+            parameters=parameters,
+            workspace=self._function.workspace,
+            thread_workspace=self._parallel.workspace,
+            parallel=bool(self._parallel),
+            workspace_name=self.workspace_name,
+            threads_name=self.threads_name,
+            implicit_dims=self.signature.implicit_dims,
+            packs=tuple(one.interface for one in self.packs.values()),
+        )
+
+    def _needed(self) -> tuple[str, ...]:
+        """Return all CPU features that the code needs."""
+        return (*self.target.info.cpu_features, *self._features)
+
+    def _cpu_tests(self) -> tuple[str, ...] | None:
+        tests = [self.emitter.feature_test(feature) for feature in self._needed()]
+        known = tuple(test for test in tests if test)
+        return known if len(known) == len(tests) else None
+
+    def _preamble(self, interface: Interface, flags: Sequence[str]) -> list[str]:
+        macros = {feature: macro for feature in self._needed() if (macro := self.emitter.feature_macro(feature))}
+        definitions = (*self._vectors.values(), *self._helpers.values())
+        return preamble(self.impl, self.target, interface, macros, flags, self.emitter.includes, definitions)
+
+    def _enter(self, view: View, parameter: Parameter, stack: ExitStack) -> View:
+        """Return a parameter as the Spec's operand, loaded first if that is in registers or managed memory."""
+        level = view.tensor.state.level
+        if level in self._memories:
+            inside = stack.enter_context(self._placed(view.tensor, parameter.name))
+        elif self.target.level(level).is_register:
+            inside = View.whole(self._registers(view.tensor, parameter.name))
+        else:
+            return view
+        if parameter.reads:
+            self._lines(transfers(inside, view, self, store=False))
+        return inside
+
+    @contextmanager
+    def _placed(self, tensor: TensorSpec, name: str) -> Generator[View]:
+        """Yield a new tensor in a managed memory, allocated within the context."""
+        fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
+        self._stems[fresh] = name
+        with self._memories.place(tensor, fresh, self.target) as declaration:
+            self.writer.line(declaration)
+            yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
+
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.writer.line(line)
+
+    # The program tree.
+
+    def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
+        impl, views = through_views(impl, views)
+        if isinstance(impl, Leaf):
+            operands = KernelSite(impl.spec.logical, views, self).operands.values()
+            places = [f"{{{', '.join(one.vectors())}}}" if one.in_registers else one.pointer() for one in operands]
+            self.writer.line(f"/* hole: {impl.spec}({', '.join(places)}) */")
+            return
+        expansion, logical = impl.expansion, impl.spec.logical
+        comment = f"{logical.short()}: {expansion.step}"
+        if isinstance(expansion, KernelCall):
+            self._comment(f"{logical.short()}: {expansion.kernel}")
+            kernel = self.target.kernels_by_name[expansion.kernel]
+            self._call(kernel, lambda: kernel.print(KernelSite(logical, views, self)))
+        elif isinstance(expansion, Loop):
+            for number, (part, child) in enumerate(zip(expansion.parts, impl.children, strict=True)):
+                if expansion.parallel and part.tiles > 1 and part.role == "body":
+                    self._comment(comment)
+                    self._share(part, child, logical, views)
+                else:
+                    self._loop(impl, number, views, outer)
+        elif isinstance(expansion, Alloc):
+            self._comment(comment)
+            # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
+            (tensor,) = expansion.tensors
+            name = views[expansion.operand].buffer.name
+            with self._storage(tensor, self._stems.get(name, name)) as fresh:
+                self._children(impl, [*views, fresh])
+        else:
+            self._comment(comment)
+            with ExitStack() as stack:
+                fresh = [stack.enter_context(self._storage(tensor, "between")) for tensor in expansion.tensors]
+                self._children(impl, [*views, *fresh])
+
+    def _children(self, impl: Node, tensors: list[View]) -> None:
+        for part, child in zip(impl.expansion.parts, impl.children, strict=True):
+            self._node(child, arguments(part, tensors))
+
+    @contextmanager
+    def _storage(self, tensor: TensorSpec, name: str) -> Generator[View]:
+        """Yield a new tensor in registers, on the stack or in the workspace, allocated within the context."""
+        if self.target.level(tensor.state.level).is_register:
+            registers = self._registers(tensor, name)
+            # A stride may skip loaded values, e.g. of an image.
+            with self.writer.variables(registers.variables or ()):
+                yield View.whole(registers)
+            return
+        if tensor.state.level in self._memories:
+            with self.names.scope(), self.writer.block(), self._placed(tensor, name) as placed:
+                yield placed
+            return
+        size = int(tensor.bytes)
+        on_stack = size <= MAX_STACK_BYTES
+        with self.names.scope(), self.writer.block(), self._function.holding(0 if on_stack else size) as held:
+            fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
+            self._stems[fresh] = name
+            c_type = tensor.state.dtype.c_name
+            if on_stack:
+                self.writer.line(f"_Alignas({ALIGNMENT}) {c_type} {fresh}[{tensor.volume}];")
+            else:
+                self.uses([self.workspace_name])
+                where = f"(char *){self.workspace_name} + {held}" if held else self.workspace_name
+                self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
+            yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
+
+    def _loop(self, impl: Node, number: int, views: list[View], outer: Outer | None) -> None:
+        """Print counted loops, and inside them the unrolled copies of a body that names single registers."""
+        part, child, logical = impl.expansion.parts[number], impl.children[number], impl.spec.logical
+        assert part.ranges is not None
+        copied = unrolled(part, logical, views)
+        counted = [dim for dim in repeated(part) if dim not in copied]
+        trips = [(outer.trips if outer else 1) * int(part.ranges[dim].trips) for dim in counted]
+        tail = f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if copied else ''}"
+        first = outer or Outer(f"{logical.short()}: {impl.expansion.step}{tail}", impl.expansion.step, 1)
+        if counted and not copied and goes_on(part, printed(child)):
+            self._node(child, tiles(part, logical, views, {}), attrs.evolve(first, trips=trips[0]))
+            return
+        self._comment(first.comment + (until(first.step, impl.expansion.step) if outer else ""))
+        jam = jam_of(child, self.target, trips[-1]) if counted and not copied else None
+        if jam:
+            trips[-1] //= jam.count
+        if not counted and self._copies_together(part, child, logical, views, copied):
+            return
+        with self.names.scope() if counted else nullcontext():
+            named = {
+                dim: Symbol(self.names.fresh(logical.dims[dim]), count)
+                for dim, count in zip(counted, trips, strict=True)
+                if count > 1
+            }
+
+            def offsets(tile: Mapping[int, IndexExpr]) -> list[IndexExpr]:
+                first = {**tile, counted[-1]: tile[counted[-1]] * jam.count} if jam and counted[-1] in tile else tile
+                inner = tiles(part, logical, views, first)
+                return [view.offset() for view in inner if not view.buffer.in_registers]
+
+            split = along_strips(named, offsets, lambda dim: self.names.fresh(logical.dims[dim]))
+            counters = split.tiles
+            heads = [f"for (ptrdiff_t {one} = 0; {one} < {one.extent}; ++{one})" for one in split.loops]
+            if jam:
+                self._nest(heads, lambda: self._together(jam, part, child, logical, views, counters, counted[-1]))
+            else:
+                self._nest(heads, lambda: self._bodies(part, child, logical, views, counters, copied))
+
+    def _together(
+        self,
+        jam: Jammed,
+        part: Part,
+        child: Impl,
+        logical: LogicalSpec,
+        views: list[View],
+        counters: Mapping[int, IndexExpr],
+        dim: int,
+    ) -> None:
+        """Print calls of a microkernel for neighbouring tiles along a dimension."""
+        sites: list[KernelSite] = []
+        for number in range(jam.count):
+            at = {**counters, dim: counters.get(dim, as_index(0)) * jam.count + number}
+            call, inner = through_views(child, tiles(part, logical, views, at))
+            sites.append(KernelSite(call.spec.logical, inner, self))
+        self._comment(f"{sites[0].spec.short()}: {jam.kernel.name}, {jam.count} at once")
+        self._call(jam.kernel, lambda: jam.emit(sites))
+
+    def _copies_together(
+        self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], dims: list[int]
+    ) -> bool:
+        """Print the calls of unrolled loops jammed, if all call one microkernel; return whether they do."""
+        calls_found = (call for within in copies(part, logical, views, {}, dims) for call in calls(child, within))
+        first, operands = next(calls_found)
+        same = jammed(first, self.target)
+        if same is None:
+            return False
+        sites = [KernelSite(first.spec.logical, operands, self)]
+        for impl, operands in calls_found:
+            if impl != first:
+                return False
+            sites.append(KernelSite(impl.spec.logical, operands, self))
+        kernel, jam = same
+        for start in range(0, len(sites), jam.most):
+            some = sites[start : start + jam.most]
+            with self.names.scope():
+                self._comment(f"{first.spec.logical.short()}: {kernel.name}, {len(some)} at once")
+                self._call(kernel, lambda some=some: jam.emit(some))
+        return True
+
+    def _call(self, kernel: Microkernel, emit: Callable[[], None]) -> None:
+        self._features.update(dict.fromkeys(kernel.cpu_features))
+        try:
+            emit()
+        except MorelloError:
+            raise
+        except Exception as error:
+            printing = "`emit`" if kernel.template is None else "template"
+            raise self.target.fault(kernel, f"its {printing} failed: {type(error).__name__}: {error}") from error
+
+    def _share(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
+        """Print a parallel loop's main body as a function, and its call."""
+        assert part.ranges is not None
+        trips = {dim: int(tile_range.trips) for dim, tile_range in enumerate(part.ranges) if tile_range.trips > 1}
+        with self.names.scope():
+            names = Range(*map(self.names.fresh, ("given", "loop", "thread", "from", "to", "tile")))
+            counters = {dim: Symbol(self.names.fresh(logical.dims[dim]), count) for dim, count in trips.items()}
+            indices = {dim: as_index(counter) for dim, counter in counters.items()}
+            body = self._aside(lambda: self._bodies(part, child, logical, views, indices, []))
+        held = f" + {self._function.held}" if self._function.held else ""
+        workspace = Captured(self.workspace_name, "char *restrict ", f"(char *){self.workspace_name}{held}")
+        around = surroundings(logical, views, workspace)
+        with self.writer.block():
+            for line in self._parallel.add(self.name, names, around, [*counters.values()], body):
+                self.writer.line(line)
+
+    def _aside(self, emit: Callable[[], None]) -> FunctionCode:
+        """Return the code that `emit` prints, with its own workspace counted from 0."""
+        outer, self._function = self._function, FunctionCode()
+        emit()
+        body, self._function = self._function, outer
+        return body
+
+    def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:
+        with ExitStack() as stack:
+            for head in heads:
+                stack.enter_context(self.writer.block(head))
+            body()
+
+    def _bodies(
+        self,
+        part: Part,
+        child: Impl,
+        logical: LogicalSpec,
+        views: list[View],
+        counters: Mapping[int, IndexExpr],
+        copied: list[int],
+    ) -> None:
+        """Print the body, once for each combination of unrolled tiles."""
+        self._quiet += bool(copied)
+        for within in copies(part, logical, views, counters, copied):
+            if copied and declares(child):
+                with self.names.scope(), self.writer.block():
+                    self._node(child, within)
+            else:
+                self._node(child, within)
+        self._quiet -= bool(copied)
+
+    # Registers and comments.
+
+    def vector(self, dtype: DType, values: int) -> str:
+        """Return the C type of a vector, defined in the preamble."""
+        kind = self.emitter.vector_type(dtype, values)
+        self._vectors[kind] = f"typedef {dtype.c_name} {kind} __attribute__((vector_size({dtype.bytes * values})));"
+        return kind
+
+    def load(self, dtype: DType, values: int) -> str:
+        """Return the function that loads a vector from any address."""
+        kind = self.vector(dtype, values)
+        head = f"static inline {kind} load_{kind}(const {dtype.c_name} *from)"
+        return self.helper(
+            f"load_{kind}", f"{head} {{\n    {kind} v;\n    memcpy(&v, from, sizeof v);\n    return v;\n}}"
+        )
+
+    def store(self, dtype: DType, values: int) -> str:
+        """Return the function that stores a vector to any address."""
+        kind = self.vector(dtype, values)
+        head = f"static inline void store_{kind}({dtype.c_name} *to, {kind} v)"
+        return self.helper(f"store_{kind}", f"{head} {{\n    memcpy(to, &v, sizeof v);\n}}")
+
+    def _registers(self, tensor: TensorSpec, name: str) -> Buffer:
+        """Declare a variable for each register, named by the coordinates of its first value."""
+        state = tensor.state
+        layout = state.layout or row_major(len(tensor.shape))
+        shape = tuple(int(size) for size in tensor.shape)
+        variables: list[str] = []
+        for position in range(0, int(tensor.volume), state.vector or 1):
+            point = layout.point(position, shape)
+            coordinates = [str(at) for at, size in zip(point, shape, strict=True) if size > 1]
+            variables.append(self.names.fresh("_".join([name, *(coordinates or ["0"])])))
+        kind = state.dtype.c_name if state.vector is None else self.vector(state.dtype, state.vector)
+        for start in range(0, len(variables), _DECLARED_PER_LINE):
+            self.writer.line(f"{kind} {', '.join(variables[start : start + _DECLARED_PER_LINE])};")
+        return Buffer(name, tensor, strides_of(tensor), tuple(variables))
+
+    def _comment(self, text: str) -> None:
+        if not self._quiet:
+            self.writer.line(f"/* {text} */")
