@@ -55,6 +55,33 @@ GRAPHS = {
         lambda b, m, n: [(b, m, n), (1, 1, n), (b, m, n)],
         lambda x, gamma: x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.25) * gamma,
     ),
+    "InstanceNorm": Named(
+        "InstanceNorm[eps=0.5]",
+        "out = Add[over=[0, 2]](s, c), s = Mul[over=[0, 2]](n, b), n = Mul[over=[2]](d, r), r = Rsqrt(h), "
+        "h = Shift[by=0.5](v), v = Mean(q), q = Mul(d, d), d = Sub[over=[2]](a, u), u = Mean(a)",
+        lambda b, m, n: [(b, m, n), (1, m, 1), (1, m, 1), (b, m, n)],
+        layer_norm,
+    ),
+    "GroupNorm": Named(
+        "GroupNorm[eps=0.5]",
+        "out = Add[over=[0]](s, c), s = Mul[over=[0]](n, b), n = Mul[over=[2]](d, r), r = Rsqrt(h), "
+        "h = Shift[by=0.5](v), v = Mean(q), q = Mul(d, d), d = Sub[over=[2]](a, u), u = Mean(a)",
+        lambda b, m, n: [(b, m, n), (1, m, n), (1, m, n), (b, m, n)],
+        layer_norm,
+    ),
+    "BatchNorm": Named(
+        "BatchNorm[eps=0.5]",
+        "out = Add[over=[0, 2]](s, c), s = Mul[over=[0, 2]](d, f), f = Mul(r, b), r = Rsqrt(h), h = Shift[by=0.5](e), "
+        "d = Sub[over=[0, 2]](a, u)",
+        lambda b, m, n: [(b, m, n), *[(1, m, 1)] * 4, (b, m, n)],
+        lambda x, gamma, beta, mean, variance: (x - mean) / np.sqrt(variance + 0.5) * gamma + beta,
+    ),
+    "L2Normalize": Named(
+        "L2Normalize[dim=1, eps=0.5]",
+        "out = Mul[over=[1]](a, r), r = Rsqrt(h), h = Shift[by=0.5](v), v = Sum[dim=1](q), q = Mul(a, a)",
+        lambda b, m, n: [(b, m, n), (b, m, n)],
+        lambda x: x / np.sqrt((x**2).sum(1, keepdims=True) + 0.5),
+    ),
     "Attention": Named(
         "Attention[scale=0.5]",
         "out = Matmul(p, c), p = Softmax(s), s = Scale[by=0.5](h), h = Matmul(a, b)",
@@ -66,7 +93,7 @@ GRAPHS = {
 
 def spelled(named: Named, out: str, inputs: Sequence[str], prefix: str) -> str:
     """The equations of a graph, with names that nothing else has."""
-    names = {"out": out, **dict(zip("abc", inputs, strict=False))}
+    names = {"out": out, **dict(zip("abcue", inputs, strict=False))}
     words = named.equations.replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split(" ")
     return " ".join(names.get(word, prefix + word if len(word) == 1 and word.isalpha() else word) for word in words)
 
@@ -113,10 +140,20 @@ def test_its_meaning(name: str, avx2: Target) -> None:
     assert signature is not None
     logical = spec.logical
     assert [logical.operand(at).shape for at in signature.operands] == shapes
-    inputs = [rng.normal(size=shape) for shape in shapes[:-1]]
-    ordered = [inputs[signature.operands.index(at)] for at in range(len(inputs))]
+    inputs = [rng.uniform(0.1, 1.0, shape) for shape in shapes[:-1]]
+    ordered = signature.in_spec_order([*inputs, np.zeros(0)])[:-1]
     (made,) = logical.op.evaluate(dims, ordered, [F32] * len(shapes))
     np.testing.assert_allclose(made, named.meaning(*inputs), rtol=1e-6, atol=1e-9)
+
+
+def test_groups_of_images(avx2: Target) -> None:
+    shape, rng = (2, 3, 2, 4, 5), np.random.default_rng(0)
+    x, gamma, beta = rng.normal(size=shape), *rng.normal(size=(2, 1, 3, 2, 1, 1))
+    spec, signature = parse_signed("GroupNorm[eps=0.5](2×3×2×4×5, GL, GL, GL, GL)", avx2)
+    assert signature is not None
+    (made,) = spec.op.evaluate(shape, signature.in_spec_order([x, gamma, beta, x])[:3], [F32] * 4)
+    mean, variance = x.mean((2, 3, 4), keepdims=True), x.var((2, 3, 4), keepdims=True)
+    np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 0.5) * gamma + beta)
 
 
 def test_a_chain_lists_other_inputs_in_order(avx2: Target) -> None:

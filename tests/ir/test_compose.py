@@ -20,7 +20,7 @@ from morello.ir.ops.base import Operand
 from morello.ir.ops.binary import Add, Mul
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.norms import layer_norm, rms_norm
+from morello.ir.ops.named_graphs import named_graph
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Gelu, Relu, Scale
 from morello.testing.graphs import random_compose
@@ -243,8 +243,8 @@ def test_norms() -> None:
     centred = x - x.mean(-1, keepdims=True)
     normal = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float64(np.float32(1e-5)))
     for op, inputs, expected in [
-        (layer_norm(3), [beta, gamma, x], normal * gamma + beta),
-        (rms_norm(3, 0.0), [gamma, x], x / np.sqrt((x**2).mean(-1, keepdims=True)) * gamma),
+        (named_graph("LayerNorm", 3), [beta, gamma, x], normal * gamma + beta),
+        (named_graph("RMSNorm", 3, eps=0.0), [gamma, x], x / np.sqrt((x**2).mean(-1, keepdims=True)) * gamma),
     ]:
         assert op.rank == 3
         assert op.untiled(3) == (2,)

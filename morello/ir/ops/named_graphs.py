@@ -5,16 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Protocol
 
 import attrs
 
 from morello.errors import SpecError
 from morello.ir.ops.base import Operand, Operation, Value
-from morello.ir.ops.compose import Arranged, ComposeStage, arranged
+from morello.ir.ops.binary import Add, Mul, Sub
+from morello.ir.ops.compose import Arranged, Compose, ComposeStage, arranged
 from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.norms import layer_norm_stages, rms_norm_stages
+from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
-from morello.ir.ops.unary import Scale
+from morello.ir.ops.unary import Rsqrt, Scale, Shift
+
+
+class Make(Protocol):
+    """Adds a stage, of as many dimensions as the graph or of `rank`; returns the entry of its output."""
+
+    def __call__(self, op: Operation, *inputs: int, rank: int = ...) -> int: ...
 
 
 def _number(value: Value) -> float | None:
@@ -25,10 +33,15 @@ def _no_negative(value: Value) -> float | None:
     return found if (found := _number(value)) is not None and found >= 0 else None
 
 
+def _dimension(value: Value) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
 #: For each parameter, the function that returns its value, None for one it does not take; in words; an example.
 _PARAMETERS: dict[str, tuple[Callable[[Value], float | None], str, str]] = {
     "eps": (_no_negative, "a number of at least 0", "eps=1e-5"),
     "scale": (_number, "a number", "scale=0.125"),
+    "dim": (_dimension, "a dimension, from 0", "dim=1"),
 }
 
 
@@ -36,15 +49,17 @@ _PARAMETERS: dict[str, tuple[Callable[[Value], float | None], str, str]] = {
 class NamedGraph:
     """A graph of operations; `names` are those of its inputs and its output, in the order of the text.
 
-    `build` returns its stages for the number of iteration dimensions and the parameters' `values`; external inputs are
-    numbered like the names. `dim_names` are the iteration dimensions of a graph with a fixed number of them.
+    `build` makes its stages in the order in which they run, from the number of iteration dimensions, the entries of the
+    inputs and the parameters' `values`. `dim_names` are the iteration dimensions if their number is fixed; otherwise it
+    is at least `least`.
     """
 
     name: str
     names: tuple[str, ...]
-    build: Callable[..., list[ComposeStage]] = attrs.field(eq=False)
-    values: tuple[tuple[str, float], ...] = ()
+    build: Callable[..., object] = attrs.field(eq=False)
+    values: tuple[tuple[str, float | None], ...] = ()
     dim_names: tuple[str, ...] = ()
+    least: int = 1
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -57,7 +72,19 @@ class NamedGraph:
 
     def stages(self, rank: int) -> list[ComposeStage]:
         """Return the stages for this number of iteration dimensions, the one that runs last first."""
-        return self.build(rank, **dict(self.values))
+        if rank < self.least:
+            raise SpecError(f"{self.name} has at least {self.least} dimensions, not {rank}", "write 1 for the others")
+        made: list[ComposeStage] = []
+
+        def make(op: Operation, *inputs: int, rank: int = rank) -> int:
+            made.append(ComposeStage(op.normal(rank), rank, inputs))
+            return -len(made)
+
+        self.build(make, rank, *range(len(self.names) - 1), **dict(self.values))
+        return [
+            attrs.evolve(one, inputs=tuple(entry if entry >= 0 else -len(made) - 1 - entry for entry in one.inputs))
+            for one in reversed(made)
+        ]
 
     def arranged(self, rank: int) -> Arranged:
         """Return the Compose. External inputs are numbered like `names`."""
@@ -113,24 +140,81 @@ class _Attention(NamedGraph):
         return super().configured(given, shape, operands)
 
 
-def _attention_stages(rank: int, scale: float) -> list[ComposeStage]:
-    q, k, v = range(3)
-    return [
-        ComposeStage(Matmul(), 4, (~1, v)),
-        ComposeStage(Softmax(), 3, (~2,)),
-        ComposeStage(Scale(by=scale), 3, (~3,)),
-        ComposeStage(Matmul(), 4, (q, k)),
-    ]
+def _attention(make: Make, _rank: int, q: int, k: int, v: int, scale: float) -> None:
+    scores = make(Softmax(), make(Scale(by=scale), make(Matmul(), q, k, rank=4), rank=3), rank=3)
+    make(Matmul(), scores, v, rank=4)
 
 
+def _others(rank: int, *dims: int) -> tuple[int, ...]:
+    return tuple(dim for dim in range(rank) if dim not in dims)
+
+
+def _mean(make: Make, x: int, dims: Sequence[int]) -> int:
+    for dim in dims:
+        x = make(Mean(dim=dim), x)
+    return x
+
+
+def _normalized(make: Make, x: int, along: tuple[int, ...], eps: float) -> int:
+    """Return (x − mean) / √(variance + eps), of the values along some dimensions."""
+    centred = make(Sub(over=along), x, _mean(make, x, along))
+    variance = _mean(make, make(Mul(), centred, centred), along)
+    return make(Mul(over=along), centred, make(Rsqrt(), make(Shift(by=eps), variance)))
+
+
+def _scaled(make: Make, rank: int, x: int, gamma: int, beta: int, of: tuple[int, ...]) -> int:
+    """Return x · gamma + beta; both have the dimensions `of`, and size 1 in the others."""
+    over = _others(rank, *of)
+    return make(Add(over=over), make(Mul(over=over), x, gamma), beta)
+
+
+def _layer_norm(make: Make, rank: int, x: int, gamma: int, beta: int, eps: float) -> None:
+    _scaled(make, rank, _normalized(make, x, (rank - 1,), eps), gamma, beta, (rank - 1,))
+
+
+def _instance_norm(make: Make, rank: int, x: int, gamma: int, beta: int, eps: float) -> None:
+    _scaled(make, rank, _normalized(make, x, _others(rank, 0, 1), eps), gamma, beta, (1,))
+
+
+def _group_norm(make: Make, rank: int, x: int, gamma: int, beta: int, eps: float) -> None:
+    _scaled(make, rank, _normalized(make, x, _others(rank, 0, 1), eps), gamma, beta, (1, 2))
+
+
+def _rms_norm(make: Make, rank: int, x: int, gamma: int, eps: float) -> None:
+    root = make(Rsqrt(), make(Shift(by=eps), make(Mean(), make(Mul(), x, x))))
+    make(Mul(over=_others(rank, rank - 1)), make(Mul(over=(rank - 1,)), x, root), gamma)
+
+
+def _l2_normalize(make: Make, rank: int, x: int, eps: float, dim: int | None) -> None:
+    along = rank - 1 if dim is None else dim
+    make(Mul(over=(along,)), x, make(Rsqrt(), make(Shift(by=eps), make(Sum(dim=along), make(Mul(), x, x)))))
+
+
+def _batch_norm(make: Make, rank: int, x: int, gamma: int, beta: int, mean: int, variance: int, eps: float) -> None:
+    over = _others(rank, 1)
+    factor = make(Mul(), make(Rsqrt(), make(Shift(by=eps), variance)), gamma)
+    make(Add(over=over), make(Mul(over=over), make(Sub(over=over), x, mean), factor), beta)
+
+
+_EPS = (("eps", 1e-5),)
+_SCALED = ("x", "gamma", "beta", "out")
 NAMED_GRAPHS: Mapping[str, NamedGraph] = {
     graph.name: graph
     for graph in (
-        NamedGraph("LayerNorm", ("x", "gamma", "beta", "out"), layer_norm_stages, (("eps", 1e-5),)),
-        NamedGraph("RMSNorm", ("x", "gamma", "out"), rms_norm_stages, (("eps", 1e-5),)),
-        _Attention("Attention", ("q", "k", "v", "out"), _attention_stages, (("scale", 1.0),), (*"bmned",)),
+        NamedGraph("LayerNorm", _SCALED, _layer_norm, _EPS),
+        NamedGraph("RMSNorm", ("x", "gamma", "out"), _rms_norm, _EPS),
+        NamedGraph("InstanceNorm", _SCALED, _instance_norm, _EPS, least=3),
+        NamedGraph("GroupNorm", _SCALED, _group_norm, _EPS, least=3),
+        NamedGraph("BatchNorm", ("x", "gamma", "beta", "mean", "variance", "out"), _batch_norm, _EPS, least=2),
+        NamedGraph("L2Normalize", ("x", "out"), _l2_normalize, (("eps", 1e-12), ("dim", None))),
+        _Attention("Attention", ("q", "k", "v", "out"), _attention, (("scale", 1.0),), (*"bmned",)),
     )
 }
+
+
+def named_graph(name: str, rank: int, **values: Value) -> Compose:
+    """Return the Compose of a named graph with these parameters, on `rank` iteration dimensions."""
+    return NAMED_GRAPHS[name].configured(values).arranged(rank).compose
 
 
 def expanded(

@@ -52,10 +52,12 @@ def test_rows_in_memory_and_caches(plugin: TargetPlugin, compiler: Compiler) -> 
     layer_norms = [
         "LayerNorm[eps=0.5](1×1×80, (f32, GL, ua), (f32, L1, ua), (bf16, GL), (f32, L2), serial)",
         "LayerNorm(1×1×4096, (f32, L2), (f32, GL), (f32, GL), (f32, GL), serial)",
+        "InstanceNorm(1×1×64, (f32, GL), (f32, L1), (f32, GL), (f32, GL), serial)",
     ]
     chosen = dict.fromkeys(softmax, "select VectorSoftmax")
     chosen |= dict.fromkeys([*norms, CENTRED, SCALED, GIVEN], "select VectorNorm2")
     chosen |= dict.fromkeys(layer_norms, "select VectorNorm3")
+    chosen |= {"L2Normalize[dim=0](64×1, (f32, GL), (f32, L1), serial)": "select VectorNorm1"}
     check(Registry.of(x86=plugin), plugin.target, chosen, compiler)
 
 

@@ -19,7 +19,7 @@ from morello.ir.ops.fill import Fill
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move
-from morello.ir.ops.norms import layer_norm, rms_norm
+from morello.ir.ops.named_graphs import named_graph
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
@@ -145,10 +145,10 @@ class Torch(CallLibrary):
         if shift is None:
             return None
         sizes = arrays[-1].shape[-1:]
-        if op == layer_norm(rank, shift):
+        if op == named_graph("LayerNorm", rank, eps=shift):
             norm = self.functions.layer_norm
             return lambda beta, gamma, x, out: norm(x, sizes, gamma.view(sizes), beta.view(sizes), shift)
-        if op == rms_norm(rank, shift):
+        if op == named_graph("RMSNorm", rank, eps=shift):
             norm = self.functions.rms_norm
             return lambda gamma, x, out: norm(x, sizes, gamma.view(sizes), shift)
         return None

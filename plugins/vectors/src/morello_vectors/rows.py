@@ -228,5 +228,5 @@ def _kernel(widest: int, inputs: int) -> Microkernel:
 
 
 def kernels(widest: int) -> Iterator[Microkernel]:
-    """Yield the kernels of graphs with as many inputs as RMSNorm and LayerNorm, in vectors of `widest` bytes."""
-    return (_kernel(widest, inputs) for inputs in (2, 3))
+    """Yield the kernels of graphs with as many inputs as norms, in vectors of `widest` bytes."""
+    return (_kernel(widest, inputs) for inputs in (1, 2, 3))
