@@ -14,6 +14,8 @@ from morello.ir.ops.fill import FillZero
 
 #: The error of e^x in f32 roundings: a kernel's polynomial may be off by up to 2 ulp.
 EXP_ROUNDINGS = 4
+#: The same for log; for sin and cos, of 1.
+LOG_ROUNDINGS = SIN_ROUNDINGS = 4
 #: The same for erf and tanh, which may be off by 8 ulp of 1 (not of their own value).
 ERF_ROUNDINGS = TANH_ROUNDINGS = 16
 
@@ -106,6 +108,14 @@ def convertible(sources: Sequence[DType], out: DType) -> SpecError | None:
     numbers = out.is_float or out.is_bool
     wrong = next((dtype for dtype in sources if dtype.is_float and not numbers), None)
     return SpecError(f"{wrong} does not convert to {out}", "make the output a float, such as f32") if wrong else None
+
+
+def finite(op: Operation, field: attrs.Attribute[float], by: float) -> None:
+    """Raise SpecError for the value of a parameter that is not a finite f32."""
+    if not abs(by) <= float(np.finfo(np.float32).max):
+        raise SpecError(
+            f"{op.name}: {field.name}={by} is not a finite f32", "write a number between -3.4e38 and 3.4e38"
+        )
 
 
 def exp(values: np.ndarray) -> np.ndarray:

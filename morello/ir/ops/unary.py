@@ -22,6 +22,7 @@ from morello.ir.ops.common import (
     convertible,
     exp,
     exp_error,
+    finite,
     floats_only,
     tiny,
 )
@@ -257,7 +258,7 @@ class Scale(Unary):
 
     flops_per_point: ClassVar[int] = 1
 
-    by: float = parameter(int, float, default=1.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
+    by: float = parameter(int, float, default=1.0, converter=float, validator=finite)
 
     @property
     def factor(self) -> float:
@@ -281,7 +282,7 @@ class Shift(Unary):
 
     flops_per_point: ClassVar[int] = 1
 
-    by: float = parameter(int, float, default=0.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
+    by: float = parameter(int, float, default=0.0, converter=float, validator=finite)
 
     @property
     def term(self) -> float:
@@ -311,11 +312,6 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 def _one_of(op: Operation, given: str, forms: Sequence[str]) -> None:
     if given not in forms:
         raise SpecError(f"{op.name}: unknown form={given}", f"forms are {' and '.join(forms)}")
-
-
-def _finite(op: Operation, by: float) -> None:
-    if not abs(by) <= float(np.finfo(np.float32).max):
-        raise SpecError(f"{op.name}: by={by} is not a finite f32", "write a number between -3.4e38 and 3.4e38")
 
 
 OPERATIONS: tuple[Operation, ...] = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), Exp(), Rsqrt(), Scale(), Shift())

@@ -25,7 +25,7 @@ from morello_reference_c.values import Value
 FLAGS = ("-ffp-contract=off",)
 
 #: What needs math.h.
-_MATH = re.compile(r"\bINFINITY\b|\b(exp|exp_below|tanh|erf|sqrt)\(")
+_MATH = re.compile(r"\bINFINITY\b|\b(ceil|cos|erf|exp|exp_below|expm1|fabs|floor|log|log1p|pow|rint|sin|sqrt|tanh)\(")
 
 _INCLUDES = ("#include <stddef.h>", "#include <stdint.h>")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from morello.ir.ops import Operation
 from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVecScalar
+from morello.ir.ops.functions import Tabled
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
@@ -21,6 +23,30 @@ _FUNCTIONS: dict[type[Operation], str] = {
     Exp: "exp(x)",
     Rsqrt: "1 / sqrt(x)",
 }
+#: Functions of a double x with constants, by name.
+_TABLED = {
+    "Abs": "fabs(x)",
+    "Neg": "-x",
+    "Sqrt": "sqrt(x)",
+    "Reciprocal": "1 / x",
+    "Log": "log(x)",
+    "Sin": "sin(x)",
+    "Cos": "cos(x)",
+    "Erf": "erf(x)",
+    "Round": "rint(x)",
+    "Floor": "floor(x)",
+    "Ceil": "ceil(x)",
+    "Selu": "1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x)",
+    "HardSwish": "x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6",
+    "Softplus": "(x > 0 ? x : 0) + log1p(exp(-fabs(x)))",
+    "Mish": "x < -1e4 ? 0 : x * tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))",
+    "Clip": "x < {0} ? {0} : x > {1} ? {1} : x",
+    "LeakyRelu": "x < 0 ? {0} * x : x",
+    "Elu": "x < 0 ? {0} * expm1(x) : x",
+    "HardSigmoid": "{0} * x + {1} < 0 ? 0 : {0} * x + {1} > 1 ? 1 : {0} * x + {1}",
+}
+#: The same of integers: `x` is compared, and computed as an unsigned {0}.
+_OF_INTEGERS = {"Abs": "(x > 0 ? ({0})x : -({0})x)", "Neg": "-({0})x"}
 _GELU = {
     "erf": "x / 2 * (1 + erf(x / sqrt(2.0)))",
     "tanh": "x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
@@ -29,7 +55,8 @@ _GELU = {
 
 def knows(op: Operation) -> bool:
     """Return True if an elementwise operation is one of these."""
-    return type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale, Shift)
+    tabled = isinstance(op, Tabled) and op.name in _TABLED
+    return tabled or type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale, Shift)
 
 
 def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
@@ -38,7 +65,12 @@ def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
         kind = compared(out)
         relu = "(x < 0 ? 0 : x)" if out.dtype.is_float else "(x > 0 ? x : 0)"
         return [f"{kind} x = {source.read(kind, *dims)};", out.write(relu, *dims)]
-    if isinstance(op, Gelu):
+    if isinstance(op, Tabled):
+        if not out.dtype.is_float:
+            kind, function = compared(out), _OF_INTEGERS[op.name].format(out.type_of_sums)
+            return [f"{kind} x = {source.read(kind, *dims)};", out.write(function, *dims)]
+        function = f"({_TABLED[op.name].format(*map(_in_c, op.constants))})"
+    elif isinstance(op, Gelu):
         function = _GELU[op.form]
     elif isinstance(op, Scale):
         function = f"{op.factor.hex()} * x"
@@ -69,6 +101,11 @@ def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
     axes = [op.axis(len(shape))] if isinstance(op, DivideVecScalar) else []
     kind = out.type_of_sums
     return [out.write(f"{out.read(kind, *dims)} / {by.read(kind, *at(dims, axes))}", *dims)]
+
+
+def _in_c(value: float) -> str:
+    """Return a number in C."""
+    return f"{'-' if value < 0 else ''}INFINITY" if math.isinf(value) else f"({value.hex()})"
 
 
 def first(out: Value, a: str, sign: str, b: str) -> str:
