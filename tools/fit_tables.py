@@ -1,4 +1,4 @@
-"""Fit the tables of polynomials by which the x86 targets compute Gelu and Tanh.
+"""Fit the tables of polynomials by which the x86 targets compute Gelu, Tanh and Erf.
 
     python -m tools.fit_tables
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 from morello_vectors.function_tables import ENDS
-from scipy.special import ndtr
+from scipy.special import erf, ndtr
 
 Array = npt.NDArray[np.float64]
 #: Points of a fit.
@@ -33,11 +33,17 @@ def _slope(a: Array) -> Array:
     return np.where(a == 0, 1.0, np.tanh(a) / np.where(a == 0, 1.0, a))
 
 
+def _slope_of_erf(a: Array) -> Array:
+    """Return erf(a) / a."""
+    return np.where(a == 0, 2 / math.sqrt(math.pi), erf(a) / np.where(a == 0, 1.0, a))
+
+
 #: By name: the function, whether it is 0 from the table's end on, and degrees by number of intervals.
 _FUNCTIONS: dict[str, tuple[Callable[[Array], Array], bool, dict[int, int]]] = {
     "gelu": (_tail, True, {8: 6, 32: 4}),
     "gelu_tanh": (_tail_by_tanh, True, {8: 7, 32: 4}),
     "tanh": (_slope, False, {8: 8, 32: 5}),
+    "erf": (_slope_of_erf, False, {8: 8, 32: 5}),
 }
 
 

@@ -3,9 +3,9 @@
     python -m tools.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
 
 Results are compared with those of the C library in double precision, and errors are given in units in the last place
-of the exact result (2^-149 for subnormal ones), or of the argument where that is stated. `--step 1009` takes every
-1009th float instead of all 2^32. The error that is documented is in `morello_vectors.vector_math`; the exit code is
-1 if a larger one is found.
+of the exact result (2^-149 for subnormal ones), or of the argument, or of 1, where that is stated. `--step 1009` takes
+every 1009th float instead of all 2^32. The error that is documented is in `morello_vectors.vector_math`; the exit code
+is 1 if a larger one is found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,25 @@ EXACT = {
     "gelu": "x == -INFINITY ? 0 : x * (erfc(x * -M_SQRT1_2) / 2)",
     "gelu_tanh": "x == -INFINITY ? 0 : gelu_tanh(x)",
     "rsqrt": "1 / sqrt(x)",
+    "log": "log(x)",
+    "sin": "sin(x)",
+    "cos": "cos(x)",
+    "erf": "erf(x)",
+    "softplus": "(x > 0 ? x : 0) + log1p(exp(-fabs(x)))",
+    "mish": "x == -INFINITY ? 0 : x * tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))",
+    "sqrt": "sqrt(x)",
+    "reciprocal": "1 / x",
+    "round": "rint(x)",
+    "floor": "floor(x)",
+    "ceil": "ceil(x)",
+    "elu": "x < 0 ? (double)0.3f * expm1(x) : x",
+    "selu": "1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x)",
+    "leakyrelu": "x < 0 ? (double)0.3f * x : x",
+    "hardswish": "x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6",
+    "hardsigmoid": "fmin(1, fmax(0, (double)0.3f * x + (double)0.7f)) + 0 * x",
 }
+#: Values of the constants that functions take.
+CONSTANTS = {"elu": (0.3,), "leakyrelu": (0.3,), "hardsigmoid": (0.3, 0.7)}
 FLAGS = {4: ("-mavx2", "-mfma"), 8: ("-mavx2", "-mfma"), 16: ("-mavx512f", "-mavx512vl", "-mfma")}
 FEATURES = {4: ("avx2", "fma"), 8: ("avx2", "fma"), 16: ("avx512f", "avx512vl")}
 
@@ -85,7 +103,7 @@ double worst(uint64_t first, uint64_t step, uint64_t count, uint32_t *at) {{
         }}
         f32x{values} v;
         memcpy(&v, x, sizeof v);
-        v = {name}(v);
+        v = {name}(v{constants});
         memcpy(y, &v, sizeof v);
         for (int lane = 0; lane < {values}; ++lane) {{
             const double want = exact(x[lane]), off = error(want, y[lane], {scale});
@@ -115,7 +133,8 @@ def measure(function: str, values: int, compiler: Compiler, step: int = 1, first
         bytes=4 * values,
         functions="\n".join(definitions(X86Instructions(), function, values).values()),
         exact=EXACT[function],
-        scale="x[lane]" if FUNCTIONS[function].of_argument else "want",
+        scale={"result": "want", "argument": "x[lane]", "1": "1"}[FUNCTIONS[function].of],
+        constants="".join(f", {value}f - (f32x{values}){{0}}" for value in CONSTANTS.get(function, ())),
         name=c_name(function, values),
     )
     library = ctypes.CDLL(str(build({"ulps.c": source}, FLAGS[values], compiler)))

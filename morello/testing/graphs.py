@@ -13,6 +13,7 @@ from morello.ir.ops.binary import Add, Maximum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.compose import Compose, arranged
 from morello.ir.ops.conv import Conv
+from morello.ir.ops.functions import Clip, Function, LeakyRelu
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max, Min
 from morello.ir.ops.move import Move
@@ -87,7 +88,15 @@ class _Drawn:
             wide[dim] = self._size()
             return Broadcast(dim=dim), rank, (first,), tuple(wide)
         softmax = Softmax(dim=rng.randrange(rank))
-        return rng.choice([Relu(), Move(), Scale(by=0.5), Shift(by=1.0), softmax]), rank, (first,), shape
+        functions = [
+            Relu(),
+            Scale(by=0.5),
+            Shift(by=1.0),
+            Clip(low=-0.5, high=1.5),
+            Function("Sin"),
+            LeakyRelu(by=0.25),
+        ]
+        return rng.choice([*functions, Move(), softmax]), rank, (first,), shape
 
     def _view(self, first: int, shape: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
         rank, rng = len(shape), self.rng

@@ -21,6 +21,7 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
+from morello.ir.ops.functions import Clip, LeakyRelu
 from morello.ir.ops.max import Max, Min
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
@@ -54,6 +55,8 @@ CONFIGURED: list[Operation] = [
     Gelu(form="tanh"),
     Scale(by=0.5),
     Shift(by=-0.75),
+    Clip(low=0.75, high=1.25),
+    LeakyRelu(by=-2.0),
     Conv(stride=2),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, dilation=2),
@@ -355,6 +358,7 @@ WRONG = [
     (lambda: Dequantize(group=3), "group=3 is not a number of rows"),
     (lambda: Add(over=(1, 0)), "is not an ascending list of dimensions"),
     (lambda: Gelu(form="cubic"), "unknown form=cubic"),  # pyright: ignore[reportArgumentType]
+    (lambda: Clip(low=1, high=0), "low=1.0 is not at most high=0.0"),
     (lambda: Scale(by=1e300), "by=1e\\+300 is not a finite f32"),
     (lambda: Pad(padding=(1, 0, 1)), "padding is two numbers of at least 0 for each"),
     (lambda: Pad(mode="wrap"), "unknown mode=wrap"),  # pyright: ignore[reportArgumentType]

@@ -44,6 +44,10 @@ class NeonInstructions(Instructions):
         "max": "return vmaxq_f32(a, b);",
         "min": "return vminq_f32(a, b);",
         "sqrt": "return vsqrtq_f32(a);",
+        "round": "return vrndnq_f32(a);",
+        "floor": "return vrndmq_f32(a);",
+        "ceil": "return vrndpq_f32(a);",
+        "any": "return (int)vmaxvq_u32((uint32x4_t)where);",
     }
 
     def special(self, name: str, values: int) -> str | None:

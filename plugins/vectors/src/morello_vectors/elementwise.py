@@ -6,19 +6,24 @@ value only is used for all lanes.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import chain
+from string import Template
 from typing import Any
 
 from morello.ir.dtypes import ALL, F32, F64, DType
+from morello.ir.ops import BY_NAME
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
+from morello.ir.ops.functions import Clip, Function, Tabled
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, SCALAR
+from morello_vectors.convert import unsigned
 from morello_vectors.instructions import instructions
 from morello_vectors.lanes import (
     ANY_FLOAT,
@@ -47,6 +52,29 @@ _OF_DOUBLE: dict[type[Operation], tuple[str, int]] = {
     Exp: ("__builtin_exp(x)", _CALL),
     Rsqrt: ("1 / __builtin_sqrt(x)", 10),
 }
+#: Functions by name, of constants and a double x in C, and their half cycles.
+_TABLED = {
+    "Sqrt": ("__builtin_sqrt(x)", 9),
+    "Reciprocal": ("1 / x", 5),
+    "Log": ("__builtin_log(x)", _CALL),
+    "Sin": ("__builtin_sin(x)", 2 * _CALL),
+    "Cos": ("__builtin_cos(x)", 2 * _CALL),
+    "Erf": ("__builtin_erf(x)", 2 * _CALL),
+    "Round": ("__builtin_rint(x)", 3),
+    "Floor": ("__builtin_floor(x)", 3),
+    "Ceil": ("__builtin_ceil(x)", 3),
+    "Selu": ("1.0507009873554805 * (x < 0 ? 1.6732632423543772 * __builtin_expm1(x) : x)", 2 * _CALL),
+    "HardSwish": ("x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6", 8),
+    "Softplus": ("(x > 0 ? x : 0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x)))", 3 * _CALL),
+    "Mish": (
+        "x < -1e4 ? 0 : x * __builtin_tanh((x > 0 ? x : 0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x))))",
+        5 * _CALL,
+    ),
+    "Clip": ("x < $low ? $low : x > $high ? $high : x", 3),
+    "LeakyRelu": ("x < 0 ? $by * x : x", 3),
+    "Elu": ("x < 0 ? $by * __builtin_expm1(x) : x", 2 * _CALL),
+    "HardSigmoid": ("$by * x + $shift < 0 ? 0 : $by * x + $shift > 1 ? 1 : $by * x + $shift", 4),
+}
 _GELU = {
     "erf": "0.5 * x * __builtin_erfc(x * -0.70710678118654752440)",
     "tanh": "x / (1 + __builtin_exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)))",
@@ -68,6 +96,9 @@ _SIGNS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/", Di
 
 def _of_double(site: KernelSite) -> str:
     op = site.spec.op
+    if isinstance(op, Tabled):
+        constants = {name: literal(value, F64) for name, value in zip(op.parameters, op.constants, strict=True)}
+        return f"x = {{src}}; {{out}} = {Template(_TABLED[op.name][0]).substitute(constants)}"
     return f"x = {{src}}; {{out}} = {_GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]}"
 
 
@@ -76,6 +107,18 @@ def _relu(site: KernelSite) -> str:
     # Compilers warn of a comparison that is never true.
     widened = not source.is_signed and (dtype.is_float or source.bytes < dtype.bytes)
     return "{src} < 0 ? 0 : {src}" if dtype.is_signed and not widened else "{src}"
+
+
+def _sign(site: KernelSite) -> str:
+    """Return −x, or |x| for Abs."""
+    source, dtype = (state.dtype for state in site.spec.states)
+    of_magnitude = site.spec.op == Function("Abs")
+    if dtype.is_float:
+        return f"__builtin_fabs{'' if dtype == F64 else 'f'}({{src}})" if of_magnitude else "-{src}"
+    negative = computed(f"-({unsigned(dtype).c_name}){{src}}", dtype)
+    # As in `_relu`.
+    signed = dtype.is_signed and (source.is_signed or source.bytes >= dtype.bytes)
+    return (f"{{src}} < 0 ? {negative} : {{src}}" if signed else "{src}") if of_magnitude else negative
 
 
 def _with_constant(site: KernelSite) -> str:
@@ -102,9 +145,15 @@ def _binary(site: KernelSite) -> str:
     return of_values(type(site.spec.op), "{lhs}", rhs, site.spec.states[2].dtype)
 
 
-def _scalar(name: str, op: type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
+def _scalar(name: str, op: Operation | type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
     """Return a kernel on single values; `printing` is its template or its `emit`."""
     return Microkernel(name=name, op=op, operands=(SCALAR,) * operands, shape=1, cost=costs(cycles), **printing)
+
+
+def _tabled(name: str) -> Operation | type[Operation]:
+    """Return the operation of this name, or its class if it has parameters."""
+    op = BY_NAME[name]
+    return type(op) if op.parameters else op
 
 
 _BINARIES = (Add, Sub, Mul, Div, Maximum, Minimum)
@@ -115,6 +164,8 @@ SCALARS = (
     _scalar("ValueShift", Shift, 2, 1, template=line(_with_constant)),
     _scalar("ValueGelu", Gelu, 2, 3 * _CALL, emit=in_doubles(_of_double)),
     *(_scalar(f"Value{op.__name__}", op, 2, cost, emit=in_doubles(_of_double)) for op, (_, cost) in _OF_DOUBLE.items()),
+    *(_scalar(f"Value{one}", _tabled(one), 2, cost, emit=in_doubles(_of_double)) for one, (_, cost) in _TABLED.items()),
+    *(_scalar(f"Value{one}", Function(one), 2, 2, template=line(_sign)) for one in ("Abs", "Neg")),
     *(_scalar(f"Value{op.__name__}", op, 3, 5 if op is Div else 1, template=line(_binary)) for op in _BINARIES),
     _scalar("ValueDivideVec", DivideVec, 2, 5, template=line("{x} / {y}")),
     _scalar("ValueDivideVecScalar", DivideVecScalar, 2, 5, template=line("{x} / {y}")),
@@ -171,13 +222,39 @@ def _vector_with_constant(place: Place) -> str:
     return f"{{out}} = {{src}} + {place.constant(op.term)};"
 
 
+def _vector_sign(place: Place) -> str:
+    site, dtype, values = place.site, place.dtype, place.values
+    kind, of_magnitude = site.vector_type(dtype, values), site.spec.op == Function("Abs")
+    if dtype.is_float and of_magnitude:
+        text = f"return ({kind})((__typeof__(v > v))v & INT{8 * dtype.bytes}_MAX);"
+        name = site.helper(f"abs_{kind}", f"static inline {kind} abs_{kind}({kind} v) {{\n    {text}\n}}")
+        return f"{{out}} = {name}({{src}});"
+    if dtype.is_float:
+        return "{out} = -{src};"
+    zero = f"({kind}){{{{0}}}}"
+    negative = of_vectors(Sub, site, dtype, zero, "{src}", values)
+    return f"{{out}} = {of_vectors(Maximum, site, dtype, '{src}', negative, values) if of_magnitude else negative};"
+
+
+def _vector_clip(place: Place) -> str:
+    op = place.site.spec.op
+    assert isinstance(op, Clip)
+    value = "{src}"
+    for limit, choose in zip(op.constants, (Maximum, Minimum), strict=True):
+        if math.isfinite(limit):
+            value = of_vectors(choose, place.site, place.dtype, value, place.constant(limit), place.values)
+    return f"{{out}} = {value};"
+
+
 def function_of(op: Operation) -> str:
     """Return the vector function that computes an operation."""
     return "gelu_tanh" if isinstance(op, Gelu) and op.form == "tanh" else op.name.lower()
 
 
 def _vector_function(place: Place) -> str:
-    return f"{{out}} = {define(place.site, function_of(place.site.spec.op), place.values)}({{src}});"
+    op = place.site.spec.op
+    constants = "".join(f", {place.constant(one)}" for one in (op.constants if isinstance(op, Tabled) else ()))
+    return f"{{out}} = {define(place.site, function_of(op), place.values)}({{src}}{constants});"
 
 
 _ALL_TYPES = OperandPattern(levels=ANYWHERE)
@@ -189,7 +266,7 @@ def in_memory(spec: LogicalSpec) -> bool:
 
 def _vector(
     widest: int,
-    op: type[Operation],
+    op: Operation | type[Operation],
     operands: tuple[OperandPattern, ...],
     template: VectorTemplate,
     half_cycles: int | None = None,
@@ -207,7 +284,7 @@ def _vector(
 
     singles = () if single is None else (single,)
     kernel = Microkernel(
-        name=f"Vector{op.__name__}",
+        name=f"Vector{op.__name__ if isinstance(op, type) else op.name}",
         op=op,
         operands=operands,
         same=("lanes",),
@@ -225,13 +302,17 @@ def _vector(
 def kernels(widest: int, streams: bool) -> tuple[Microkernel, ...]:
     """Return the vector kernels of a core whose widest vectors have `widest` bytes, and which can store past caches."""
     made, floats = partial(_vector, widest, streams=streams), (FLOAT_ANYWHERE,) * 2
-    functions = (made(op, floats, _vector_function) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt))
+    tabled = [_tabled(name) for name in _TABLED if name != "Clip"]
+    functions = (made(op, floats, _vector_function) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt, *tabled))
+    signs = (made(Function(name), (_ALL_TYPES,) * 2, _vector_sign, 1) for name in ("Abs", "Neg"))
     simple = (made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, single=1) for op in (Add, Sub, Mul, Maximum, Minimum))
     return (
         *made(Relu, (_ALL_TYPES,) * 2, _vector_relu, 1),
         *made(Scale, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
         *made(Shift, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
         *chain.from_iterable(functions),
+        *chain.from_iterable(signs),
+        *made(Clip, (ANY_FLOAT,) * 2, _vector_clip, 4),
         *chain.from_iterable(simple),
         *made(Div, (ANY_FLOAT,) * 3, _vector_binary, DIVISION, single=1),
         *made(DivideVec, (ANY_FLOAT,) * 2, "{x} = {x} / {y};", DIVISION, streams=False),

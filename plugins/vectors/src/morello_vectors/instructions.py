@@ -23,20 +23,31 @@ _FUSED = """\
     }
     return a;
 #endif"""
-_SQRT = """\
+_LANES = """\
 for (int i = 0; i < $n; ++i) {
-        a[i] = __builtin_sqrtf(a[i]);
+        a[i] = __builtin_%s(a[i]);
     }
     return a;"""
+_ANY = """\
+int found = 0;
+    for (int i = 0; i < $n; ++i) {
+        found |= where[i];
+    }
+    return found;"""
 #: Functions of vectors of floats ($f; $i are their ints) in GNU C: parameters, and body. `max` and `min` return the
-#: second operand if either is NaN.
+#: second operand if either is NaN; `any` is not 0 if a lane is.
 _GNU: Mapping[str, tuple[str, str]] = {
     "fma": ("$f a, $f b, $f c", _FUSED % ("a", "c", "a", "c")),
     "nfma": ("$f a, $f b, $f c", _FUSED % ("-a", "c", "-a", "c")),
     "fms": ("$f a, $f b, $f c", _FUSED % ("a", "-c", "a", "-c")),
     "max": ("$f a, $f b", "const $i first = a > b;\n    return ($f)((($i)a & first) | (($i)b & ~first));"),
     "min": ("$f a, $f b", "const $i first = a < b;\n    return ($f)((($i)a & first) | (($i)b & ~first));"),
-    "sqrt": ("$f a", _SQRT),
+    "sqrt": ("$f a", _LANES % "sqrtf"),
+    "round": ("$f a", _LANES % "rintf"),
+    "floor": ("$f a", _LANES % "floorf"),
+    "ceil": ("$f a", _LANES % "ceilf"),
+    "pick": ("$i first, $f a, $f b", "return ($f)((first & ($i)a) | (~first & ($i)b));"),
+    "any": ("$i where", _ANY),
     "splat": ("float a", "return ($f){$splat};"),
     "zero": ("void", "return ($f){0};"),
 }
@@ -82,8 +93,13 @@ class Instructions:
         """Return the C name of a function of vectors of floats, and its definition: empty if compilers have it."""
         words = floats(values)
         parameters, body = _GNU[name]
-        text = f"static inline $f {name}_$f({parameters}) {{\n    {self.bodies.get(name, body)}\n}}"
+        kind = "int" if name == "any" else "$f"
+        text = f"static inline {kind} {name}_$f({parameters}) {{\n    {self.body(name, values) or body}\n}}"
         return f"{name}_{words['f']}", Template(text).substitute(words, splat=", ".join(["a"] * values))
+
+    def body(self, name: str, values: int) -> str | None:
+        """Return the body of a function of vectors of `values` floats in place of that in GNU C, if there is one."""
+        return self.bodies.get(name)
 
     def entries(self, values: int) -> int:
         """Return the number of entries in a row of a table that vectors of `values` floats look up: 8 or 32."""

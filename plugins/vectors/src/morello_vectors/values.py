@@ -6,6 +6,7 @@ computed as `uint32_t`, which wraps around without undefined behaviour.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from morello.ir.dtypes import BF16, F32, DType
@@ -102,8 +103,8 @@ def literal(value: float | int, dtype: DType) -> str:
     if not dtype.is_float:
         # The smallest int has no literal of its own.
         return f"({dtype.c_name}){int(value)}" if int(value) != -(2**31) else "INT32_MIN"
-    if abs(value) == float("inf"):
-        return f"{'-' * (value < 0)}__builtin_inff()"
+    if math.isinf(value):
+        return f"{'-' if value < 0 else ''}__builtin_inf{'f' if dtype == F32 else ''}()"
     return f"{float(value).hex()}{'f' if dtype == F32 else ''}"
 
 

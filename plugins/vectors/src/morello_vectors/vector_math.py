@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from string import Template
+from typing import Literal
 
 import attrs
 
@@ -23,6 +24,9 @@ from morello_vectors.function_tables import ENDS, TABLES, declared
 from morello_vectors.instructions import Instructions, floats, instructions
 from morello_vectors.values import literal
 
+#: What the units of an error are of.
+Scale = Literal["result", "argument", "1"]
+
 
 @attrs.frozen
 class VectorFunction:
@@ -30,7 +34,7 @@ class VectorFunction:
     on primitives.
 
     One with tables has a text for each number of entries. `ulps` is the largest error of its result, in
-    units in the last place of the result, or of the argument with `of_argument`; `calls` are the functions it needs.
+    units in the last place of the result, or of what it is `of`; `calls` are the functions it needs.
     `cycles` is the reciprocal throughput of a call in half cycles, measured on vectors of at most 32 bytes and on those
     of 64, on a core of Zen 5.
     """
@@ -39,7 +43,7 @@ class VectorFunction:
     calls: tuple[str, ...] = ()
     ulps: float | None = None
     cycles: tuple[int, int] = (0, 0)
-    of_argument: bool = False
+    of: Scale = "result"
 
 
 #: exp(x) / 2^n. Adding `magic` rounds to an integer: the sum's last bits are n + 254.
@@ -157,9 +161,104 @@ static inline $f softmax_$f($f x, $f max, $f denom) {
 }"""
 
 
-def _of_table(name: str, result: str, ulps: float, cycles: tuple[int, int], of_argument: bool = True) -> VectorFunction:
+#: log(x·2^exponent) + more for normal numbers x = m·2^n with m from 0.7 to 1.4: a polynomial in f = m - 1 stands for
+#: log(m). Of the two parts of ln 2, the larger has few bits, so that its product is exact.
+_LOG_NORMAL = """\
+static inline $f log_normal_$f($f x, $f exponent, $f more) {
+    const $i bits = ($i)x + (0x3f800000 - 0x3f3504f3), n = (bits >> 23) - 127;
+    const $f f = ($f)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f, e = __builtin_convertvector(n, $f) + exponent;
+    $f p = $splat(-0x1.38cf20p-4f);
+    p = $fma(p, f, $splat(0x1.05602ep-3f));
+    p = $fma(p, f, $splat(-0x1.0d81f2p-3f));
+    p = $fma(p, f, $splat(0x1.22d8f8p-3f));
+    p = $fma(p, f, $splat(-0x1.54728cp-3f));
+    p = $fma(p, f, $splat(0x1.99a01ep-3f));
+    p = $fma(p, f, $splat(-0x1.000226p-2f));
+    p = $fma(p, f, $splat(0x1.555554p-2f));
+    const $f square = f * f, low = $fma(e, $splat(0x1.7f7d1cp-20f), $fma(p, square * f, more));
+    return $fma(e, $splat(0x1.62e400p-1f), f + $nfma(square, $splat(0.5f), low));
+}"""
+
+_LOG = """\
+static inline $f log_$f($f x) {
+    const $f zero = $zero(), infinity = $splat(__builtin_inff());
+    const $i tiny = x < $splat(0x1p-126f);
+    const $f found = log_normal_$f($pick(tiny, x * 0x1p23f, x), $pick(tiny, $splat(-23.0f), zero), zero);
+    const $f other = $pick(x < zero, $splat(__builtin_nanf("")), $pick(x == zero, -infinity, x));
+    return $pick((x > zero) & (x < infinity), found, other);
+}"""
+
+#: log(1 + t) for t from 0 to 1, with what the sum 1 + t loses divided by it, by a line.
+_LOG1P = """\
+static inline $f log1p_$f($f t) {
+    const $f sum = t + 1.0f, lost = t - (sum - 1.0f);
+    return log_normal_$f(sum, $zero(), lost * $fma(sum, $splat(-0.5f), $splat(1.5f)));
+}"""
+
+#: exp(x) - 1 for x of at most 0, as exp.
+_EXPM1 = """\
+static inline $f expm1_$f($f x) {
+    x = $max($splat(-40.0f), x);
+    const $f magic = $splat(0x1.8000fep23f), sum = $fma(x, $splat(0x1.715476p+0f), magic), n = sum - magic;
+    $f r = $nfma(n, $splat(0x1.62e430p-1f), x);
+    r = $nfma(n, $splat(-0x1.05c610p-29f), r);
+    $f p = $splat(0x1.6a4d60p-10f);
+    p = $fma(p, r, $splat(0x1.12398ep-7f));
+    p = $fma(p, r, $splat(0x1.5558b0p-5f));
+    p = $fma(p, r, $splat(0x1.555492p-3f));
+    p = $fma(p, r, $splat(0x1.fffffcp-2f));
+    const $f power = ($f)(($u)sum << 23);
+    return $fma($fma(p, r * r, r), power, power - 1.0f);
+}"""
+
+#: Of r = x - n·π/2, with π/2 in three parts, polynomials for sin and cos, by turns. Larger arguments are left to C.
+_SIN = """\
+static inline $f $name_$f($f x) {
+    const $f magic = $splat(0x1.8p23f), sum = $fma(x, $splat(0x1.45f306p-1f), magic), n = sum - magic;
+    $f r = $nfma(n, $splat(0x1.921fb6p+0f), x);
+    r = $nfma(n, $splat(-0x1.777a5cp-25f), r);
+    r = $nfma(n, $splat(-0x1.ee59dap-50f), r);
+    const $f z = r * r;
+    $f s = $fma(z, $splat(-0x1.990f92p-13f), $splat(0x1.1106aep-7f));
+    s = $fma($fma(s, z, $splat(-0x1.555544p-3f)), z * r, r);
+    $f c = $fma(z, $splat(0x1.999116p-16f), $splat(-0x1.6c0af4p-10f));
+    c = $fma($fma(c, z, $splat(0x1.555548p-5f)), z * z, $fma(z, $splat(-0.5f), $splat(1.0f)));
+    const $i turn = ($i)sum + $first, odd = (turn & 1) != 0, large = ($f)(($i)x & INT32_MAX) > 65536.0f;
+    $f found = ($f)(($i)$pick(odd, c, s) ^ ((turn & 2) << 30));
+    if (__builtin_expect($any(large), 0)) {
+        for (int i = 0; i < $n; ++i) {
+            found[i] = large[i] ? __builtin_$namef(x[i]) : found[i];
+        }
+    }
+    return found;
+}"""
+
+#: log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
+_SOFTPLUS = "$max(x, $zero()) + log1p_$f(exp_$f(($f)(($i)x | INT32_MIN)))"
+
+#: x·tanh(log(1 + e^x)) = x·e^x · (e^x + 2) / (e^x·(e^x + 2) + 2): from 20 on, x.
+_MISH = """\
+static inline $f mish_$f($f x) {
+    const $f a = $min($splat(20.0f), $max($splat(-120.0f), x)), e = exp_$f(a);
+    return $pick(x > $splat(20.0f), x, exp_times_$f(a, a) * ((e + 2.0f) / (e * (e + 2.0f) + 2.0f)));
+}"""
+
+
+def _of_table(name: str, result: str, ulps: float, cycles: tuple[int, int], of: Scale = "argument") -> VectorFunction:
     texts = {entries: _by_table(name, entries, result) for entries in (8, 32)}
-    return VectorFunction(texts, ("entry",), ulps, cycles, of_argument)
+    return VectorFunction(texts, ("entry",), ulps, cycles, of)
+
+
+def _expression(
+    name: str, text: str, ulps: float, cycles: tuple[int, int], *calls: str, constants: str = "", of: Scale = "result"
+) -> VectorFunction:
+    """Return a function that is an expression of x, and of constants that follow it."""
+    head = f"static inline $f {name}_$f($f x{constants})"
+    return VectorFunction(f"{head} {{\n    return {text};\n}}", calls, ulps, cycles, of)
+
+
+def _sine(name: str, first: int) -> str:
+    return _SIN.replace("$name", name).replace("$first", str(first))
 
 
 FUNCTIONS = {
@@ -172,11 +271,49 @@ FUNCTIONS = {
     "entry": VectorFunction(""),
     "gelu": _of_table("gelu", _GELU, 1.25, (14, 13)),
     "gelu_tanh": _of_table("gelu_tanh", _GELU, 1.25, (15, 13)),
-    "tanh": _of_table("tanh", _TANH, 3.0, (18, 17), of_argument=False),
+    "tanh": _of_table("tanh", _TANH, 3.0, (18, 17), of="result"),
+    "erf": _of_table("erf", _TANH, 3.0, (18, 17), of="result"),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(13, 13)),
     "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(16, 13)),
     "exp_below_own": VectorFunction(EXP_BELOW_OWN.replace("$power", _POWER), cycles=(13, 13)),
     "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(17, 16)),
+    "log_normal": VectorFunction(_LOG_NORMAL),
+    "log1p": VectorFunction(_LOG1P, ("log_normal",)),
+    "expm1": VectorFunction(_EXPM1),
+    "log": VectorFunction(_LOG, ("log_normal",), ulps=1.0, cycles=(20, 20)),
+    "sin": VectorFunction(_sine("sin", 0), (), 1.0, (24, 24), "1"),
+    "cos": VectorFunction(_sine("cos", 1), (), 1.0, (24, 24), "1"),
+    "softplus": _expression("softplus", _SOFTPLUS, 2.0, (30, 28), "exp", "log1p"),
+    "mish": VectorFunction(_MISH, ("exp",), 4.0, (24, 23)),
+    "sqrt": _expression("sqrt", "$sqrt(x)", 0.5, (6, 6)),
+    "reciprocal": _expression("reciprocal", "1.0f / x", 0.5, (5, 5)),
+    "round": _expression("round", "$round(x)", 0.0, (2, 2)),
+    "floor": _expression("floor", "$floor(x)", 0.0, (2, 2)),
+    "ceil": _expression("ceil", "$ceil(x)", 0.0, (2, 2)),
+    "elu": _expression("elu", "$pick(x < $zero(), by * expm1_$f(x), x)", 2.0, (14, 12), "expm1", constants=", $f by"),
+    "selu": _expression(
+        "selu",
+        "$pick(x < $zero(), 0x1.c212ccp+0f * expm1_$f(x), 0x1.0cfabep+0f * x)",
+        3.0,
+        (15, 13),
+        "expm1",
+    ),
+    "leakyrelu": _expression("leakyrelu", "$pick(x < $zero(), by * x, x)", 0.5, (3, 3), constants=", $f by"),
+    "hardswish": _expression(
+        "hardswish",
+        "$max($splat(-3.0f), x) * ($min($splat(6.0f), $max($zero(), x + 3.0f)) * 0x1.555556p-3f)",
+        2.0,
+        (4, 4),
+        of="argument",
+    ),
+    "hardsigmoid": _expression(
+        "hardsigmoid",
+        "$min($splat(1.0f), $max($zero(), $fma(by, x, shift)))",
+        1.0,
+        (3, 3),
+        constants=", $f by, $f shift",
+        of="1",
+    ),
 }
 
 #: Half cycles that a vector division takes, measured likewise.

@@ -24,6 +24,9 @@ _INTEL = {
     "zero": "setzero_ps",
 }
 
+#: The modes in which `round` and others round, without exceptions.
+_ROUNDED = {"round": 8, "floor": 9, "ceil": 10}
+
 #: With AVX-512 one instruction multiplies by a power of two.
 _EXP_TIMES_512 = """\
 static inline $f exp_times_$f($f x, $f y) {
@@ -80,7 +83,18 @@ class X86Instructions(Instructions):
     fence = "_mm_sfence();"
 
     def function(self, name: str, values: int) -> tuple[str, str]:
-        return f"{PREFIX[4 * values]}_{_INTEL[name]}", ""
+        if name in _INTEL:
+            return f"{PREFIX[4 * values]}_{_INTEL[name]}", ""
+        return super().function(name, values)
+
+    def body(self, name: str, values: int) -> str | None:
+        prefix, wide = PREFIX[4 * values], values == 16
+        if name in _ROUNDED:
+            return f"return {prefix}_{'roundscale' if wide else 'round'}_ps(a, {_ROUNDED[name]});"
+        if name == "any":
+            tested = "test_epi32_mask((__m512i)where, (__m512i)where)"
+            return f"return {prefix}_{tested if wide else f'movemask_ps((__m{32 * values})where)'};"
+        return super().body(name, values)
 
     def entries(self, values: int) -> int:
         return 32 if values == 16 else 8
