@@ -60,7 +60,7 @@ class Tabled(Unary):
         """Return meaning and error bounds."""
 
     @property
-    def constants(self) -> tuple[float, ...]:
+    def rounded(self) -> tuple[float, ...]:
         """Return the values of the parameters, rounded to f32."""
         return tuple(float(np.float32(getattr(self, name))) for name in self.parameters)
 
@@ -185,7 +185,7 @@ class Clip(Tabled):
 
     @property
     def facts(self) -> Facts:
-        low, high = self.constants
+        low, high = self.rounded
         return Facts(lambda x: np.clip(x, low, high), 2, roundings=0, span=high - low)
 
 
@@ -197,7 +197,7 @@ class LeakyRelu(Tabled):
 
     @property
     def facts(self) -> Facts:
-        (by,) = self.constants
+        (by,) = self.rounded
         return Facts(lambda x: np.where(x < 0, by * x, x), 2, slope=max(1.0, abs(by)))
 
 
@@ -209,7 +209,7 @@ class Elu(Tabled):
 
     @property
     def facts(self) -> Facts:
-        (by,) = self.constants
+        (by,) = self.rounded
         return Facts(lambda x: elu(x, by), 3, inner=EXP_ROUNDINGS + 3, slope=max(1.0, abs(by)))
 
 
@@ -222,7 +222,7 @@ class HardSigmoid(Tabled):
 
     @property
     def facts(self) -> Facts:
-        by, shift = self.constants
+        by, shift = self.rounded
         # Beyond this product, results are 0 or 1, exactly.
         most = 1 + abs(shift)
         return Facts(

@@ -97,7 +97,7 @@ _SIGNS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/", Di
 def _of_double(site: KernelSite) -> str:
     op = site.spec.op
     if isinstance(op, Tabled):
-        constants = {name: literal(value, F64) for name, value in zip(op.parameters, op.constants, strict=True)}
+        constants = {name: literal(value, F64) for name, value in zip(op.parameters, op.rounded, strict=True)}
         return f"x = {{src}}; {{out}} = {Template(_TABLED[op.name][0]).substitute(constants)}"
     return f"x = {{src}}; {{out}} = {_GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]}"
 
@@ -240,7 +240,7 @@ def _vector_clip(place: Place) -> str:
     op = place.site.spec.op
     assert isinstance(op, Clip)
     value = "{src}"
-    for limit, choose in zip(op.constants, (Maximum, Minimum), strict=True):
+    for limit, choose in zip(op.rounded, (Maximum, Minimum), strict=True):
         if math.isfinite(limit):
             value = of_vectors(choose, place.site, place.dtype, value, place.constant(limit), place.values)
     return f"{{out}} = {value};"
@@ -253,7 +253,7 @@ def function_of(op: Operation) -> str:
 
 def _vector_function(place: Place) -> str:
     op = place.site.spec.op
-    constants = "".join(f", {place.constant(one)}" for one in (op.constants if isinstance(op, Tabled) else ()))
+    constants = "".join(f", {place.constant(one)}" for one in (op.rounded if isinstance(op, Tabled) else ()))
     return f"{{out}} = {define(place.site, function_of(op), place.values)}({{src}}{constants});"
 
 

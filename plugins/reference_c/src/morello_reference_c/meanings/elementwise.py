@@ -69,7 +69,7 @@ def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
         if not out.dtype.is_float:
             kind, function = compared(out), _OF_INTEGERS[op.name].format(out.type_of_sums)
             return [f"{kind} x = {source.read(kind, *dims)};", out.write(function, *dims)]
-        function = f"({_TABLED[op.name].format(*map(_in_c, op.constants))})"
+        function = f"({_TABLED[op.name].format(*map(_in_c, op.rounded))})"
     elif isinstance(op, Gelu):
         function = _GELU[op.form]
     elif isinstance(op, Scale):
