@@ -18,7 +18,7 @@ _METADATA = """\
 #ifndef MORELLO_METADATA
 #define MORELLO_METADATA
 /* An operand. Its layout lists physical dimensions from the outside in; `strides` are passed after its pointer, and it
-   starts at a multiple of `alignment` bytes. */
+   starts at a multiple of `alignment` bytes. The layout of constants is "packed". */
 typedef struct {
     const char *name, *type, *layout;
     int reads, writes, rank;
@@ -58,7 +58,8 @@ const char *{name}_target(void) {{
     static const char *const names[] = {{{names}, NULL}};
     return names[morello_choice_{name}() - 1];
 }}
-
+"""
+_CHOSEN = """
 {prototype} {{
     switch (morello_choice_{name}()) {{
 {calls}    default:
@@ -109,6 +110,16 @@ class CFunction:
     def parameters(self) -> tuple[Parameter, ...]:
         return self.programs[0].parameters
 
+    @cached_property
+    def packs(self) -> tuple[CFunction, ...]:
+        """Return the functions that pack constants; the one for a target packs for the program of that target."""
+        targets = [target for target, _ in self.variants]
+        first, *_ = self.programs
+        return tuple(
+            CFunction(self.name + one.name.removeprefix(first.name), tuple(zip(targets, same, strict=True)))
+            for one, *same in zip(first.packs, *(program.packs for program in self.programs), strict=True)
+        )
+
     @property
     def _words(self) -> list[str]:
         """Return the names of operands and strides, in call order."""
@@ -128,13 +139,17 @@ class CFunction:
         return Interface(
             name=self.name,
             summary=f"{self.name} for {targets}",
-            parameters=self.parameters,
+            parameters=tuple(
+                attrs.evolve(one, pack=one.pack and self.name + one.pack.removeprefix(self.programs[0].name))
+                for one in self.parameters
+            ),
             workspace=max(program.workspace for program in self.programs),
             thread_workspace=max(program.thread_workspace for program in self.programs),
             parallel=self.parallel,
             workspace_name=_free("workspace", taken),
             threads_name=_free("threads", taken),
             implicit_dims=self.programs[0].implicit_dims,
+            packs=tuple(one.interface for one in self.packs),
         )
 
     def call(self, program: Program) -> str:
@@ -175,7 +190,11 @@ class CLibrary:
     functions: tuple[CFunction, ...]
 
     def __attrs_post_init__(self) -> None:
-        check_names(self.name, {one.name: [target.c_name for target, _ in one.variants] for one in self.functions})
+        packs = {pack.name: () for one in self.functions for pack in one.packs}
+        names = {one.name: [target.c_name for target, _ in one.variants] for one in self.functions}
+        if twice := names.keys() & packs.keys():
+            raise EmitError(f"the library {self.name} defines {min(twice)!r} twice", "rename the Spec")
+        check_names(self.name, {**names, **packs})
 
     @property
     def table(self) -> str:
@@ -267,19 +286,19 @@ def _choice(function: CFunction) -> str:
         needs.append(f"{target.full_name} needs {', '.join((*target.info.cpu_features, *program.cpu_features))}")
     names = ", ".join(json.dumps(target.full_name) for target, _ in function.variants)
     fault = json.dumps(f"{name}: no code for this CPU: {'; '.join(needs)}\n")
-    calls = "".join(
-        f"    case {number}:\n        {function.call(program)}\n        return;\n"
-        for number, program in enumerate(function.programs, start=1)
-    )
-    return _CHOICE.format(
+    chosen = _CHOICE.format(
         declarations="".join(program.declarations or f"{program.prototype};\n" for program in function.programs),
         name=name,
         choice="\n            : ".join([*tests, str(len(tests) + 1)]),
         names=names,
-        prototype=function.interface.prototype,
-        calls=calls,
-        fault=fault,
-    ) + _forwarded(function)
+    )
+    for one in (function, *function.packs):
+        calls = "".join(
+            f"    case {number}:\n        {one.call(program)}\n        return;\n"
+            for number, program in enumerate(one.programs, start=1)
+        )
+        chosen += _CHOSEN.format(prototype=one.interface.prototype, name=name, calls=calls, fault=fault)
+    return chosen + _forwarded(function)
 
 
 def _forwarded(function: CFunction) -> str:
@@ -294,8 +313,9 @@ def _operands(function: CFunction) -> str:
     for one in function.parameters:
         tensor = one.tensor.without_leading(function.interface.implicit_dims)
         state, shape = tensor.state, tensor.shape
+        layout = "packed" if one.pack else str(state.layout or "in order")
         sizes = f"(const ptrdiff_t[]){{{', '.join(map(str, shape))}}}" if shape else "NULL"
-        texts = ", ".join(json.dumps(text) for text in (one.name, str(state.dtype), str(state.layout or "in order")))
+        texts = ", ".join(json.dumps(text) for text in (one.name, str(state.dtype), layout))
         numbers = f"{int(one.reads)}, {int(one.writes)}, {len(shape)}, {sizes}, {one.strides}"
         rows.append(f"    {{{texts}, {numbers}, {function.alignment(one)}}},")
     return "\n".join([*rows, "};\n"])
