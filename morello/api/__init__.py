@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
     from morello.api.parallel import Processes, Workers, cluster, synthesize_all
-    from morello.api.pipeline import compile, goal, goal_from, parse, synthesize, tuned
+    from morello.api.pipeline import compile, goal, goal_from, kernel_of, parse, synthesize, tuned
     from morello.api.precomputing import (
         Precomputation,
         Shapes,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from morello.api.rooflines import Roofline, roofline
     from morello.api.scaffold import new_kernel, new_target
+    from morello.api.sizes import SizedGoal, SizedKernel, SizePlan
     from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
     from morello.api.target_checks import check_target
     from morello.api.targets import TargetDescription, TargetList, describe_target, list_targets
@@ -71,10 +72,11 @@ _NAMES = {
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
     "morello.api.parallel": "Processes Workers cluster synthesize_all",
-    "morello.api.pipeline": "compile goal goal_from parse synthesize tuned",
+    "morello.api.pipeline": "compile goal goal_from kernel_of parse synthesize tuned",
     "morello.api.precomputing": "Precomputation Shapes is_spec parse_families parse_sizes precompute shapes_up_to",
     "morello.api.rooflines": "Roofline roofline",
     "morello.api.scaffold": "new_kernel new_target",
+    "morello.api.sizes": "SizePlan SizedGoal SizedKernel",
     "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
     "morello.api.target_checks": "check_target",
     "morello.api.targets": "TargetDescription TargetList describe_target list_targets",

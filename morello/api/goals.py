@@ -94,9 +94,10 @@ class Goal:
         """Return the goal of an implementation made without a search."""
         return cls(name, impl.spec, target, Position(impl), Searches(target))
 
-    def __reduce__(self) -> tuple[Callable[..., Goal], tuple[Target, dict[str, Any]]]:
+    def __reduce__(self) -> tuple[Callable[..., Goal], tuple[Target, type[Goal], dict[str, Any]]]:
         # The target is first, so that missing plugins are reported before others of their objects are unpickled.
-        return _unpickled, (self.target, {field.name: getattr(self, field.name) for field in attrs.fields(Goal)})
+        fields = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        return _unpickled, (self.target, type(self), fields)
 
     def __repr__(self) -> str:
         if isinstance(self.impl, Leaf):
@@ -424,8 +425,8 @@ def warn_of_memory(name: str) -> None:
     warnings.warn(what, MemoryLimited, stacklevel=4)
 
 
-def _unpickled(_target: Target, fields: Mapping[str, Any]) -> Goal:
-    return Goal(**fields)
+def _unpickled(_target: Target, kind: type[Goal], fields: Mapping[str, Any]) -> Goal:
+    return kind(**fields)
 
 
 def _flat(sizes: Iterable[int | Sequence[int]]) -> tuple[int, ...]:

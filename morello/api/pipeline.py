@@ -9,12 +9,13 @@ from pathlib import Path
 
 from morello.api.goals import Goal, Layouts, prepare
 from morello.api.kernel import Kernel
+from morello.api.sizes import SizedGoal, SizedKernel
 from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse as parse_file
-from morello.frontend.parser import parse_signed
+from morello.frontend.parser import parse_sized
 from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -59,7 +60,8 @@ def parse(
     for one in file.goals:
         with one.located():
             position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
-        goals[one.name] = Goal(one.name, one.spec, file.target, position, searches, signature=one.signature)
+        made = Goal(one.name, one.spec, file.target, position, searches, signature=one.signature)
+        goals[one.name] = SizedGoal.of_sizes(made, one.sizes) if one.sizes else made
     return goals
 
 
@@ -73,8 +75,7 @@ def goal(
 ) -> Goal:
     """Return the goal of a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
     found = (registry or installed()).target(target, profile, cpu)
-    spec, signature = parse_signed(text, found)
-    return Goal.of(spec, found, signature=signature)
+    return _single(text, found)
 
 
 def synthesize(
@@ -125,12 +126,19 @@ def compile(
     start = goal_from(what, target, profile, cpu).allowing(using, without, layouts)
     done = tuned(start, database(db), cc, runner) if measured else start
     done = done.synthesize(db, progress, budget) if next(leaves(done.impl), None) else done
-    return Kernel(done, done.program, cc, runner)
+    return kernel_of(done, cc, runner)
+
+
+def kernel_of(goal: Goal, cc: str | None = None, runner: str | None = None) -> Kernel:
+    """Return the kernel of a finished goal, with `cc` and `runner` as for `compile`."""
+    return (SizedKernel if isinstance(goal, SizedGoal) else Kernel)(goal, goal.program, cc, runner)
 
 
 def tuned(goal: Goal, db: SpecStore | None, cc: str | None = None, runner: str | None = None) -> Goal:
     """Return a goal with the program that `tune` measured to be the fastest on such a machine, if there is one."""
     prepare([goal], db)
+    if isinstance(goal, SizedGoal):
+        return goal
     return installed().recorded_program(goal, db, cc, runner) or goal
 
 
@@ -157,8 +165,14 @@ def goal_from(
     if target is None:
         raise MorelloError("a Spec needs a target", "pass target=, e.g. the name of an installed one")
     chosen = installed().target(target, profile, cpu) if isinstance(target, str) else target
-    spec, signature = parse_signed(what, chosen) if isinstance(what, str) else (what, None)
-    return Goal.of(spec, chosen, signature=signature)
+    return _single(what, chosen) if isinstance(what, str) else Goal.of(what, chosen)
+
+
+def _single(text: str, target: Target) -> Goal:
+    """Return the goal of the text of a Spec."""
+    spec, signature, sizes = parse_sized(text, target)
+    made = Goal.of(spec, target, signature=signature)
+    return SizedGoal.of_sizes(made, sizes) if sizes else made
 
 
 def _is_single(text: str, has_target: bool) -> bool:

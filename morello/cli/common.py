@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from morello import api, crash
-from morello.errors import UnknownName, suggestion
+from morello.errors import MorelloError, UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.untrusted import read_file
 
@@ -201,9 +201,12 @@ def _budget_options(command: Command) -> Command:
     return functools.reduce(lambda made, add: add(made), reversed(_BUDGET_OPTIONS), command)
 
 
-def with_goals(command: Command, several_targets: bool = False, several_files: bool = False) -> Command:
+def with_goals(
+    command: Command, several_targets: bool = False, several_files: bool = False, sizes: bool = False
+) -> Command:
     """Add FILE and the common options; the command is called with `goals` and `search`, its SearchOptions.
 
+    Without `sizes`, goals with a size that is known at run time are an error.
     The options --no-measured, --cc and --runner of the command become part of `search`.
     """
     more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
@@ -246,6 +249,10 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
         texts = files.texts()
         with crash.context(file="\n".join(texts.values())):
             goals = files.goals(texts)
+            for goal in goals:
+                if isinstance(goal, api.SizedGoal) and not sizes:
+                    rule = f"{goal.name}: {goal.sizes.name} is known at run time alone, and this command needs a number"
+                    raise MorelloError(rule, f"write one in place of {goal.sizes.name}")
             store = None if no_db else api.open_store(db) if db else api.database(None)
             measured = not options.pop("no_measured", True)
             tools = {name: options.pop(name, None) for name in ("cc", "runner")}
@@ -256,7 +263,8 @@ def with_goals(command: Command, several_targets: bool = False, several_files: b
     return wrapped
 
 
-with_goals_for_targets = functools.partial(with_goals, several_targets=True)
+with_goals_of_sizes = functools.partial(with_goals, sizes=True)
+with_goals_for_targets = functools.partial(with_goals, several_targets=True, sizes=True)
 with_goals_of_files = functools.partial(with_goals, several_files=True)
 
 

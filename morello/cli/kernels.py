@@ -108,9 +108,11 @@ def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:
 
 
 def print_sizes(goal: api.Goal) -> None:
-    """Print the sizes of operands that a Spec does not show, such as those of images, if any."""
+    """Print the sizes of operands that a Spec does not show, such as those of images, if any, and those of calls."""
     if words := goal.spec.logical.implied:
         click.echo(words)
+    if isinstance(goal, api.SizedGoal):
+        click.echo(f"below, {goal.sizes.name} is {goal.sizes.high}")
 
 
 def print_compiler(kernel: api.Kernel, search: SearchOptions) -> None:

@@ -105,12 +105,9 @@ class Emission:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         packs = tuple(one.program for one in self.packs.values())
         interface = self.interface = self._interface(parameters)
-        function = CWriter()
-        with function.block(interface.prototype), function.around(self._function.around):
-            function.add(self.writer)
         setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
         beside = [one.code for one in self.packs.values()]
-        code = self.code = "\n".join([*self._parallel.functions, function.text(), *setter, *beside])
+        code = self.code = "\n".join([*self._parallel.functions, self._text(interface).text(), *setter, *beside])
         for one in self.packs.values():
             self._helpers |= one._helpers
             self._vectors |= one._vectors
@@ -133,6 +130,13 @@ class Emission:
             implicit_dims=self.signature.implicit_dims,
             packs=packs,
         )
+
+    def _text(self, interface: Interface) -> CWriter:
+        """Return the text of the function."""
+        function = CWriter()
+        with function.block(interface.prototype), function.around(self._function.around):
+            function.add(self.writer)
+        return function
 
     # The interface for KernelSite, with vectors, loads and stores below.
 

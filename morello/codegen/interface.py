@@ -69,6 +69,9 @@ class Interface:
     threads_name: str = "threads"
     implicit_dims: int = 0
     packs: tuple[Interface, ...] = ()
+    #: The name of the parameter for a size that is known at run time, and comments on it.
+    size_name: str = ""
+    about_size: tuple[str, ...] = ()
 
     @property
     def prototype(self) -> str:
@@ -82,7 +85,9 @@ class Interface:
             written.append(f"void *restrict {self.workspace_name}")
         if self.parallel:
             written.append(f"int {self.threads_name}")
-        return f"void {self.name}({', '.join(written)})"
+        if self.size_name:
+            written.append(f"int64_t {self.size_name}")
+        return f"{'int' if self.size_name else 'void'} {self.name}({', '.join(written)})"
 
     @property
     def declarations(self) -> str:
@@ -129,6 +134,7 @@ class Interface:
             yield f"/* {one.name}: packs {source.name} for all calls of {self.name}; {made.name} has {size} bytes */"
             yield f"#define {size} {made.tensor.bytes}"
             yield from one.description()
+        yield from self.about_size
 
 
 def pack_name(name: str, signature: Signature, operand: int, packs: Collection[int]) -> str:
@@ -179,20 +185,22 @@ def preamble(
     flags: Sequence[str],
     includes: Iterable[str],
     definitions: Iterable[str],
+    about: Sequence[str] = (),
 ) -> list[str]:
     """Return the parts that precede the code; a blank line goes between them.
 
-    `macros` test for CPU features that `flags` enable; `definitions` are types and functions.
+    `macros` test for CPU features that `flags` enable; `definitions` are types and functions. Lines `about` a program
+    of several replace its cost and schedule.
     """
-    top = f"{_banner(impl, target, interface, flags)}\n{requirements(interface.name, macros, flags)}"
-    if error := unfinished(interface.name, impl):
+    top = f"{_banner(impl, target, interface, flags, about)}\n{requirements(interface.name, macros, flags)}"
+    if not about and (error := unfinished(interface.name, impl)):
         top += f'#error "{error.message}: {error.hint}"\n'
     before, runtime = ([OWN_STORES], [RUNTIME]) if interface.parallel else ([], [])
     included = "".join(f"#include <{header}>\n" for header in includes)
     return [top, *before, included, interface.declarations, *runtime, *(f"{text}\n" for text in definitions)]
 
 
-def _banner(impl: Impl, target: Target, interface: Interface, flags: Sequence[str]) -> str:
+def _banner(impl: Impl, target: Target, interface: Interface, flags: Sequence[str], about: Sequence[str]) -> str:
     totals, least = cost_and_peak(impl, partial=True), "at least " if [*leaves(impl)] else ""
     peaks = ", ".join(f"{level.name} {peak}" for level, peak in zip(target.levels, totals.peak, strict=True) if peak)
     implied = impl.spec.logical.implied
@@ -201,9 +209,11 @@ def _banner(impl: Impl, target: Target, interface: Interface, flags: Sequence[st
         *([f"Sizes: {implied}."] if implied else []),
         interface.command(flags),
         "",
-        f"Cost {least}{totals.cost}; memory in bytes: {f'{least}{peaks}' if peaks else 'none'}. Schedule:",
-        *(f"    {row}" for row in lines(schedule_of(impl))),
+        *about,
     ]
+    if not about:
+        rows.append(f"Cost {least}{totals.cost}; memory in bytes: {f'{least}{peaks}' if peaks else 'none'}. Schedule:")
+        rows += [f"    {row}" for row in lines(schedule_of(impl))]
     return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
 
 

@@ -87,7 +87,9 @@ class CFunction:
 
     @classmethod
     def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> CFunction:
-        """Return the function. Raises EmitError if its programs take different operands."""
+        """Return the function. Raises EmitError if its programs take different operands, or a size of run time."""
+        if any(program.size is not None for _, program in variants):
+            raise EmitError(f"a library has no {name}, which takes a size at run time", "compile it alone: --spec NAME")
         ordered = sorted(variants, key=lambda one: (len(one[0].info.cpu_features), len(one[0].features)), reverse=True)
         first, *others = (
             [(one.operand, one.tensor.shape, one.tensor.state.dtype, one.strides) for one in program.parameters]

@@ -45,8 +45,8 @@ class Searches:
 
     The process keeps the tables of the search used last; another one builds its own again.
     The search for a goal begins without what those for others have solved, so that its program does not depend on
-    them, unless the search is `shared`. Those for expected Specs that differ in sizes alone use the same tables and
-    bounds, if these are small.
+    them, unless the search is `shared`: then it begins with tables and bounds for all expected Specs. Others for
+    expected Specs that differ in sizes alone use the same tables and bounds, if these are small.
     """
 
     def __init__(self, target: Target, shared: bool = False, expected: Iterable[Leaf] = ()):
@@ -141,7 +141,10 @@ class Searches:
         with self._lock:
             if (store, allowed) not in self._found:
                 cache = None if store is None else DatabaseCache(store)
-                self._found[store, allowed] = _Lent(SearchSession(confined(self.target, allowed), cache=cache))
+                session = SearchSession(confined(self.target, allowed), cache=cache)
+                if self._shared:
+                    session.reset(one.spec.logical for one in self._expected)
+                self._found[store, allowed] = _Lent(session)
             return self._found[store, allowed]
 
 

@@ -12,6 +12,7 @@ from morello.codegen.reserved import fault
 from morello.errors import MorelloError, suggestion
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, advising, quoted
+from morello.frontend.sizes import Sizes, read_sized
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.frontend.specs import read_signed, read_spec
 from morello.frontend.steps import places, read_schedule
@@ -68,9 +69,11 @@ def parse(
     schedules = _schedules(source, nodes, list(names), chosen, registry)
     goals: list[Declaration] = []
     for node in declarations:
-        spec, signature = read_signed(source, chosen, node.spec)
+        spec, signature, sizes = read_sized(source, chosen, node.spec)
         schedule, where, advice = schedules.get(str(node.name), ((), {}, ""))
-        goals.append(Declaration(str(node.name), spec, schedule, signature, where, source, advice))
+        if sizes and schedule:
+            raise source.error(span(node.name), f"a schedule for {quoted(node.name)} {sizes}", "leave it to search")
+        goals.append(Declaration(str(node.name), spec, schedule, signature, where, source, advice, sizes))
     return SpecFile(chosen, tuple(goals))
 
 
@@ -83,6 +86,12 @@ def parse_signed(text: str, target: Target, filename: str = "<text>") -> tuple[S
     """Read a single Spec and its signature, see `read_signed`. Raises SourceError."""
     source = Source(filename, text)
     return read_signed(source, target, syntax.parse_spec(source))
+
+
+def parse_sized(text: str, target: Target, filename: str = "<text>") -> tuple[Spec, Signature | None, Sizes | None]:
+    """Read a single Spec that may have a size of run time, see `read_sized`. Raises SourceError."""
+    source = Source(filename, text)
+    return read_sized(source, target, syntax.parse_spec(source))
 
 
 def parse_schedule(text: str, target: Target, filename: str = "<text>") -> Schedule:

@@ -9,6 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable, MorelloError
 from morello.frontend.diagnostics import Source, Span, advising
+from morello.frontend.sizes import Sizes
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -33,6 +34,8 @@ class Declaration:
     source: Source | None = attrs.field(default=None, eq=False, repr=False)
     #: Added to the hint of an error in the schedule.
     advice: str = attrs.field(default="", eq=False, repr=False)
+    #: The sizes of one dimension that are known at run time; the Spec has the largest.
+    sizes: Sizes | None = None
 
     @contextmanager
     def located(self) -> Iterator[None]:
@@ -55,13 +58,13 @@ class SpecFile:
     goals: tuple[Declaration, ...]
 
 
-def show_spec(spec: Spec, target: Target, signature: Signature | None = None) -> str:
+def show_spec(spec: Spec, target: Target, signature: Signature | None = None, sizes: Sizes | None = None) -> str:
     """Return a Spec over several lines, with the signature's names; limits are omitted if they are the whole memory."""
-    called = signature or Signature.of(spec.logical)
-    logical = called.text(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
+    called, tail = signature or Signature.of(spec.logical), f" {sizes}" if sizes else ""
+    logical = called.text(sizes.named(spec.logical) if sizes else spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
     if tuple(spec.limits) == target.full_limits():
-        return logical
-    return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}])"
+        return f"{logical}{tail}"
+    return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}]){tail}"
 
 
 def show_file(file: SpecFile, *others: SpecFile) -> str:
@@ -73,7 +76,7 @@ def show_file(file: SpecFile, *others: SpecFile) -> str:
     parts = [f"target {file.target.full_name}\n"]
     for goals in zip(*(each.goals for each in (file, *others)), strict=True):
         texts = [
-            f"spec {goal.name} = {show_spec(goal.spec, each.target, goal.signature)}\n"
+            f"spec {goal.name} = {show_spec(goal.spec, each.target, goal.signature, goal.sizes)}\n"
             for each, goal in zip((file, *others), goals, strict=True)
         ]
         if len({*texts}) > 1:

@@ -45,6 +45,9 @@ def read_signed(
 ) -> tuple[Spec, Signature | None]:
     """Return the Spec, as `read_spec` does, and the signature; None for the operation's own names and order."""
     call = node.call
+    if node.sizes:
+        hint = "give a number here: only commands that compile, and morello.compile, take a size of run time"
+        raise source.error(node.sizes.span, f"{quoted(node.sizes.name)} is known at run time alone", hint)
     if call.shape is None:
         logical, nodes, signature = _compose(source, target, call, sizes)
     else:
@@ -236,6 +239,10 @@ def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
             f"{len(text.numbers)} dimensions are more than the {_MAX_RANK} a tensor can have",
             "join adjacent dimensions into one",
         )
+    for token in text.numbers:
+        if token.type == "WORD":
+            hint = f"write a number, or `for {token} in 1..4096` after the Spec if the size is known at run time"
+            raise source.error(span(token), f"{quoted(token)} is not a size", hint)
     sizes = tuple(number_of(source, token) for token in text.numbers)
     for token, size in zip(text.numbers, sizes, strict=True):
         if size < 1:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Numbers:
-    """A shape or a list."""
+    """A shape, in which names may stand for sizes, or a list."""
 
     span: Span
     numbers: tuple[Token, ...]
@@ -118,10 +118,21 @@ class LimitsNode:
 
 
 @attrs.frozen
+class SizesNode:
+    """`for m in 1..4096`."""
+
+    span: Span
+    name: Token
+    low: Token
+    high: Token
+
+
+@attrs.frozen
 class SpecNode:
     span: Span
     call: CallNode
     limits: LimitsNode | None
+    sizes: SizesNode | None = None
 
 
 @attrs.frozen
@@ -188,8 +199,8 @@ def float_of(source: Source, token: Token) -> float:
     return number
 
 
-def _of_type(children: Iterable[Any], kind: str) -> tuple[Token, ...]:
-    return tuple(one for one in children if isinstance(one, Token) and one.type == kind)
+def _of_type(children: Iterable[Any], *kinds: str) -> tuple[Token, ...]:
+    return tuple(one for one in children if isinstance(one, Token) and one.type in kinds)
 
 
 @v_args(inline=True)
@@ -214,11 +225,16 @@ class _Nodes(Transformer):
         return ScheduleNode(name, targets, tuple(one for one in rest if isinstance(one, StatementNode)))
 
     def spec(self, *parts: Any) -> SpecNode:
-        call, limits = (parts[0], None) if len(parts) == 1 else parts[1:3]
-        return SpecNode(span(parts[0], parts[-1]), call, limits)
+        sizes = parts[-1] if isinstance(parts[-1], SizesNode) else None
+        whole = parts if sizes is None else parts[:-1]
+        call, limits = (whole[0], None) if len(whole) == 1 else whole[1:3]
+        return SpecNode(span(parts[0], parts[-1]), call, limits, sizes)
+
+    def sizes(self, first: Token, name: Token, _in: Token, low: Token, _range: Token, high: Token) -> SizesNode:
+        return SizesNode(span(first, high), name, low, high)
 
     def shape(self, *parts: Token) -> Numbers:
-        return Numbers(span(parts[0], parts[-1]), _of_type(parts, "INT"))
+        return Numbers(span(parts[0], parts[-1]), _of_type(parts, "INT", "WORD"))
 
     list = list_atom = shape
 
@@ -350,7 +366,9 @@ WORDS = {
     "TARGET": "`target NAME`",
     "SPEC": "`spec NAME = ...`",
     "SCHEDULE": "`schedule NAME { ... }`",
-    "FOR": "`for TARGET`",
+    "FOR": "`for ...`",
+    "IN": "`in`",
+    "RANGE": "`..`",
     "USING": "`using [...]`",
     "WITHOUT": "`without [...]`",
     "ALL_LAYOUTS": "`with all layouts`",
@@ -376,7 +394,8 @@ WORDS = {
 }
 #: Descriptions of exact sets of expected terminals.
 _PHRASES = {
-    frozenset({"INT", "LSQB"}): "a shape such as 1×64×64×64",
+    frozenset({"INT", "WORD", "LSQB"}): "a shape such as 1×64×64×64",
+    frozenset({"FOR", "LBRACE"}): "`for TARGET` or `{`",
     frozenset({"DOTS", "LSQB"}): "memory limits: `[64, 1024]` in bytes, fastest level first, `[L1=1024]` or `...`",
     frozenset({"WORD", "LAYOUT"}): "a data type, memory level, layout, ua, cN or vN",
 }

@@ -43,7 +43,8 @@ class Program:
 
     The function takes the parameters in call order; then, unless the workspace is empty, a pointer to it, aligned to
     64 bytes; then, if it has parallel loops, the number of threads, an `int` of at least 1. The workspace has
-    `workspace` bytes, and `thread_workspace` more for each thread. `flags` are the compiler flags for this target,
+    `workspace` bytes, and `thread_workspace` more for each thread. A program for several sizes takes the `size` of this
+    call last, an `int64_t`, and returns an error code. `flags` are the compiler flags for this target,
     without those for threads. `cpu_features` are needed in addition to the target's. `implicit_dims` is that of the
     signature. `packs` are functions, of the same source, that pack constants, in the order of the operands.
     """
@@ -62,6 +63,7 @@ class Program:
     cpu_tests: tuple[str, ...] | None = None
     implicit_dims: int = 0
     packs: tuple[Program, ...] = ()
+    size: int | None = None
 
     def including(self, header: str) -> str:
         """Return the source with an `#include` of this header in place of its declarations."""
@@ -73,6 +75,11 @@ class Program:
         """Return the names of operands in C, in the order of a call."""
         names, operands = zip(*((one.name, one.operand) for one in self.parameters), strict=True)
         return Signature(names, operands, self.implicit_dims)
+
+    @property
+    def last_numbers(self) -> list[int]:
+        """Return the parameter after all others: the size, if it takes one."""
+        return [] if self.size is None else [self.size]
 
     def workspace_for(self, threads: int) -> int:
         """Return bytes of workspace for a call with this many threads."""

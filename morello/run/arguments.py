@@ -171,7 +171,7 @@ def check_parameters(program: Program, spec: Spec, target: Target) -> None:
         tensor = operands[parameter.operand]
         layout = tensor.state.layout
         strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
-        if parameter.strides != strides:
+        if parameter.strides != strides and program.size != 1:
             raise EmitError(
                 f"{program.name}: {parameter.name} takes {parameter.strides} strides, its Spec has {strides}", hint
             )

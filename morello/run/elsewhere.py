@@ -97,7 +97,7 @@ class RunnerFunction(NativeFunction):
             for argument, array in zip(self.arguments, arrays, strict=True)
         ]
         session = _session(self._required(), self.library, os.getpid())
-        answers = iter(self._called(windows, self._strides(arrays), threads, session)[1:])
+        answers = iter(self._called(windows, self.strides(arrays), threads, session)[1:])
         for array, window in zip(arrays, windows, strict=True):
             if around:
                 ctypes.memmove(_span(array)[0] - around, next(answers), len(window.data))
@@ -130,7 +130,7 @@ class RunnerFunction(NativeFunction):
 
         It returns CPU seconds, wall seconds and instructions.
         """
-        self._called([_window(array, 0, False) for array in arrays], self._strides(arrays), threads, session, calls=0)
+        self._called([_window(array, 0, False) for array in arrays], self.strides(arrays), threads, session, calls=0)
 
         def call(calls: int, empty: bool) -> tuple[float, float, float]:
             return _MEASURED.unpack(self._called((), (), threads, session, calls, empty)[0])
@@ -145,10 +145,6 @@ class RunnerFunction(NativeFunction):
     def load(self) -> NoReturn:
         """Raise ToolchainError: nothing of it is in this process."""
         raise ToolchainError(f"{self.program.name} runs elsewhere", "call it on numpy arrays")
-
-    def _strides(self, arrays: Sequence[np.ndarray]) -> list[int]:
-        pairs = zip(self.arguments, arrays, strict=True)
-        return [stride for argument, array in pairs for stride in argument.form.outer_strides(array)]
 
     def _called(
         self,
@@ -188,7 +184,8 @@ def exchange(
     Without windows, the call is on those of the last request.
     """
     workspace = program.workspace_for(threads)
-    numbers = [*strides, *([0] if workspace else []), *([threads] if program.parallel else [])] if windows else []
+    others = [*([0] if workspace else []), *([threads] if program.parallel else []), *program.last_numbers]
+    numbers = [*strides, *others] if windows else []
     head = (number, empty, calls, len(windows), len(numbers), workspace, len(strides))
     request = [struct.pack("=7q", *head), *(one.head for one in windows), struct.pack(f"={len(numbers)}q", *numbers)]
     returned = [len(one.data) for one in windows if one.returns]
@@ -208,7 +205,7 @@ def build_program(
     ToolchainError.
     """
     most = max(len(program.parameters) for program in programs)
-    numbers = max(sum(one.strides for one in program.parameters) + 2 for program in programs)
+    numbers = max(sum(one.strides for one in program.parameters) + 3 for program in programs)
     table = ", ".join(f"{{(void *){program.name}, loop{index}}}" for index, program in enumerate(programs))
     loops = "".join(loop_source(program, f"loop{index}") for index, program in enumerate(programs))
     sources = {

@@ -29,7 +29,7 @@ _SOURCE = Path(__file__).with_name("fastcall.c")
 _HEADER = """\
 #define OPERANDS {operands}
 #define NUMBERS {numbers}
-typedef void FUNCTION({types});
+typedef {returns} FUNCTION({types});
 #define ARGUMENTS {arguments}
 """
 #: The most dimensions of an array in numpy and in `fastcall.c`.
@@ -142,6 +142,7 @@ def caller_of(program: Program, compiler: Compiler) -> FastCaller:
     header = _HEADER.format(
         operands=operands,
         numbers=count,
+        returns="void" if program.size is None else "int",
         types=", ".join(kind for kind, _ in words),
         arguments=", ".join(f"({kind}){word}" for kind, word in words),
     )
@@ -162,6 +163,8 @@ def call_words(program: Program, pointers: str, numbers: str) -> list[tuple[str,
         words.append(("void *", f"{numbers}[{next(places)}]"))
     if program.parallel:
         words.append(("int", f"{numbers}[{next(places)}]"))
+    if program.size is not None:
+        words.append(("int64_t", f"{numbers}[{next(places)}]"))
     return words
 
 

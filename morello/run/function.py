@@ -143,13 +143,25 @@ class NativeFunction:
             self._workspace.memory = workspace_bytes(needed)
         return self._workspace.memory
 
+    def share(self, other: NativeFunction) -> None:
+        """Use the scratch memory of another function from now on."""
+        self._workspace = other._workspace
+
     def numbers(self, arrays: Sequence[np.ndarray], threads: int) -> list[int]:
-        """Return the function's parameters other than pointers to operands, in order: strides, workspace, threads."""
-        pairs = zip(self.arguments, arrays, strict=True)
-        numbers = [stride for argument, array in pairs for stride in argument.form.outer_strides(array)]
+        """Return the parameters other than pointers to operands, in order: strides, workspace, threads, size."""
+        numbers = self.strides(arrays)
         if self.program.workspace_for(threads):
             numbers.append(self.workspace(threads).ctypes.data)
-        return [*numbers, threads] if self.program.parallel else numbers
+        return numbers + ([threads] if self.program.parallel else []) + self.program.last_numbers
+
+    def strides(self, arrays: Sequence[np.ndarray]) -> list[int]:
+        """Return the values of all stride parameters."""
+        found = list[int]()
+        for parameter, argument, array in zip(self.program.parameters, self.arguments, arrays, strict=True):
+            own = argument.form.outer_strides(array)
+            # A dimension of size 1 has none, but a program for several sizes has its parameter.
+            found += [0] * (parameter.strides - len(own)) + own
+        return found
 
     def __call__(self, arrays: Sequence[np.ndarray], threads: int = 1, around: int = 0) -> None:
         """Call it on fitting arrays, one per operand, in the order of `arguments`. They are not checked.
@@ -158,8 +170,8 @@ class NativeFunction:
         """
         loaded, numbers = self.load(), iter(self.numbers(arrays, threads))
         values = list[int]()
-        for argument, array in zip(self.arguments, arrays, strict=True):
-            values += [array.ctypes.data, *(next(numbers) for _ in range(argument.form.free))]
+        for parameter, array in zip(self.program.parameters, arrays, strict=True):
+            values += [array.ctypes.data, *(next(numbers) for _ in range(parameter.strides))]
         values += numbers
         loaded.function(*map(loaded.ffi.cast, loaded.types, values))
 

@@ -30,7 +30,7 @@ _SOURCE = """\
 typedef __typeof__(&{name}) {loop}_kernel;
 
 /* Has the kernel's parameters and does nothing. It is volatile so that the compiler does not inline it. */
-static {nothing} {{}}
+static {nothing} {{{value}}}
 static volatile {loop}_kernel {loop}_empty = {loop}_nothing;
 
 /* Measures `calls` calls of the kernel, or of the empty function for NULL: CPU seconds of this thread, wall seconds. */
@@ -64,6 +64,7 @@ def loop_source(program: Program, loop: str) -> str:
         loop=loop,
         name=name,
         prototype=loop_prototype(loop),
+        value="" if program.size is None else " return 0; ",
         nothing=re.sub(rf"\b{re.escape(name)}\b", f"{loop}_nothing", program.prototype, count=1),
         arguments=", ".join(f"({kind}){word}" for kind, word in call_words(program, "pointers", "numbers")),
     )

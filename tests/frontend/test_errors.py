@@ -176,13 +176,15 @@ SPECS = [
     ("‹(›Move(4, GL, L1), ...", "'(' is never closed", "expected `)`"),
     ("(Move(4, GL, L1), ‹[›4, 5", "'[' is never closed", "expected `,` or `]`"),
     ("Move(4, GL‹]›", "unexpected ']'", "expected `,` or `)`; '(' at 1:5 is not closed yet"),
-    ("Move(4×‹,› GL, L1)", "unexpected ','", "expected a number; '(' at 1:5"),
+    ("Move(4×‹,› GL, L1)", "unexpected ','", "expected a name or a number; '(' at 1:5"),
     ("Move ‹4›×4", "unexpected '4'", "expected `(`"),
-    ("Move(‹GL›, L1)", "unexpected 'GL'", "expected a shape such as 1×64×64×64"),
+    ("Move(‹GL›, L1)", "'GL' is not a size", "write a number, or `for GL in 1..4096` after the Spec"),
+    ("Move(‹(›GL, L1)", "unexpected '('", "expected a shape such as 1×64×64×64"),
     ("(Move(4, GL, L1), ‹64›)", "unexpected '64'", "expected memory limits: `[64, 1024]` in bytes"),
     ("Move(4, (f32, ‹8›), L1)", "unexpected '8'", "expected a data type, memory level, layout, ua, cN or vN"),
     ("Move(4 ‹@› 4, GL, L1)", "unexpected '@'", "expected `×`, `,` or `)`"),
-    ("Move(4, GL, L1) ‹extra›", "unexpected 'extra'", "expected `(` or the end of the text"),
+    ("Move(4, GL, L1) ‹extra›", "unexpected 'extra'", "expected `for ...`, `(` or the end of the text"),
+    ("Move(n, GL, L1) ‹for n in 1..4›", "'n' is known at run time alone", "give a number here"),
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from morello.cli.common import (
     runner_option,
     seed_option,
     threads_option,
-    with_goals,
+    with_goals_of_sizes,
     with_steps,
 )
 from morello.cli.kernels import (
@@ -38,7 +38,7 @@ from morello.report.words import duration
 
 
 @click.command("bench")
-@with_goals
+@with_goals_of_sizes
 @with_steps
 @click.option(
     "--min-time",

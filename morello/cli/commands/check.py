@@ -16,7 +16,7 @@ from morello.cli.common import (
     print_json,
     runner_option,
     seed_option,
-    with_goals,
+    with_goals_of_sizes,
     with_steps,
 )
 from morello.cli.kernels import make, print_compiler, print_sizes
@@ -26,7 +26,7 @@ from morello.report.tables import Column, print_table
 
 
 @click.command("check")
-@with_goals
+@with_goals_of_sizes
 @with_steps
 @seed_option
 @cc_option

@@ -122,7 +122,7 @@ def command(ctx: click.Context, goals: Sequence[api.Goal], search: SearchOptions
     if emit in _TEXTS and not (emit == "header" and len(done) > 1):
         _write(output, emit, _TEXTS[emit](done), done)
         return
-    kernels = [api.Kernel(goal, goal.program, search.cc) for goal in done]
+    kernels = [api.kernel_of(goal, search.cc) for goal in done]
     if directory:
         write_files(
             {Path(directory, path): text.encode() for path, text in api.make_library(name, kernels).files.items()}

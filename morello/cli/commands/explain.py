@@ -18,7 +18,7 @@ from morello.cli.common import (
     json_option,
     measured_option,
     print_json,
-    with_goals,
+    with_goals_of_sizes,
     with_steps,
 )
 from morello.cli.figures import draw_roofline, figures
@@ -39,7 +39,7 @@ class ExplainOptions:
 
 
 @click.command("explain")
-@with_goals
+@with_goals_of_sizes
 @with_steps
 @click.option(
     "--runner-ups",

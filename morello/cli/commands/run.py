@@ -17,7 +17,7 @@ from morello.cli.common import (
     runner_option,
     seed_option,
     threads_option,
-    with_goals,
+    with_goals_of_sizes,
     with_steps,
 )
 from morello.cli.kernels import (
@@ -36,7 +36,7 @@ from morello.report.words import cost_words, duration, memory
 
 
 @click.command("run")
-@with_goals
+@with_goals_of_sizes
 @with_steps
 @seed_option
 @threads_option

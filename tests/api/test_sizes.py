@@ -1,0 +1,169 @@
+"""Programs for a size that is known at run time: covers, their C, and calls in every size."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import morello
+from morello.api.sizes import MOST_PARTS, RATIO, SizedKernel, cheapest_covers, choose_parts
+from morello.errors import ArgumentError, Inapplicable, MorelloError
+from morello.frontend.diagnostics import SourceError
+from morello.frontend.parser import parse
+from morello.frontend.specfile import show_file
+from tools.fixtures import Cli, Write
+
+HEAD = "target x86_avx2\nspec f = "
+MATMUL = "Matmul(m×6×5, GL, GL, GL, serial) for m in 2..21"
+
+
+@cache
+def kernel(text: str, target: str = "x86_avx2") -> SizedKernel:
+    made = morello.compile(text, target=target, db=False, progress=False)
+    assert isinstance(made, SizedKernel)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [
+    MATMUL,
+    "Relu(m×3, GL, GL) for m in 1..19",
+    "Softmax(m×7, GL, GL, serial) for m in 1..10",
+    "Conv(m×2×3×4×4×3×3, GL, GL, GL, serial) for m in 1..5",
+    "MatmulAccum(m×3×4, (f32, GL, c1), GL, (f32, GL, c1), serial) for m in 1..9",
+])  # fmt: skip
+def test_every_size_is_verified_and_costs_what_the_plan_says(text: str) -> None:
+    made = kernel(text)
+    sizes, plan = made.goal.sizes, made.goal.plan
+    assert plan is not None
+    for size in range(sizes.low, sizes.high + 1):
+        one = made.at(size)
+        assert one.cost == plan.cost(size)
+        assert sum(part * count for part, count in plan.cover(size).items()) == size
+        assert one.check().worst < 1
+        assert one.source == made.source
+    assert made.cost == made.at(sizes.high).cost
+
+
+def test_calls_take_arrays_of_any_size() -> None:
+    made, rng = kernel(MATMUL), np.random.default_rng(0)
+    b = rng.random((6, 5), np.float32)
+    for size in [*range(2, 22), 0, 7, 7]:
+        a = rng.random((size, 6), np.float32)
+        np.testing.assert_allclose(made(a, b), a @ b, rtol=1e-5)
+        out = np.zeros((size, 5), np.float32)
+        assert made(a, rhs=b, out=out) is out
+        np.testing.assert_allclose(out, a @ b, rtol=1e-5)
+        assert made(a, b, out) is None
+
+
+@pytest.mark.parametrize("size", [1, 22])
+def test_sizes_out_of_range_are_errors(size: int) -> None:
+    made, out = kernel(MATMUL), np.zeros((size, 5), np.float32)
+    with pytest.raises(ArgumentError, match=rf"m is {size}, not in 2\.\.21"):
+        made(np.ones((size, 6), np.float32), np.ones((6, 5), np.float32), out)
+
+
+def test_error_codes_of_the_c_function() -> None:
+    loaded = kernel(MATMUL).function.load()
+    a, b, out = (np.ones(shape, np.float32) for shape in ((22, 6), (6, 5), (22, 5)))
+    pointers = [loaded.ffi.cast("float *", one.ctypes.data) for one in (a, b, out)]
+    codes = {size: loaded.function(*pointers, size) for size in (-1, 0, 1, 2, 21, 22, 2**40)}
+    assert codes == {-1: 1, 0: 0, 1: 1, 2: 0, 21: 0, 22: 1, 2**40: 1}
+    assert (out[:21] == 6).all()
+    assert (out[21:] == 1).all()
+
+
+def test_the_same_spec_gives_the_same_c() -> None:
+    again = morello.compile(MATMUL, target="x86_avx2", db=False, progress=False)
+    assert again.source == kernel(MATMUL).source
+    assert pickle.loads(pickle.dumps(again)).source == again.source
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.integers(2, 9), st.integers(0, 40), max_size=4), st.integers(0, 40), st.integers(1, 30))
+def test_covers_cost_as_little_as_any(costs: dict[int, int], single: int, high: int) -> None:
+    costs = {**costs, 1: single}
+    least, first = cheapest_covers(costs, high)
+    for size in range(high + 1):
+        others = [part for part in costs if part > 1]
+        counts = product(*(range(size // part + 1) for part in others))
+        sums = [
+            (sum(map(int.__mul__, many, others)), sum(costs[o] * n for o, n in zip(others, many, strict=True)))
+            for many in counts
+        ]
+        assert least[size] == min(cost + (size - total) * single for total, cost in sums if total <= size)
+        if size:
+            assert least[size] == costs[first[size]] + least[size - first[size]]
+
+
+def test_parts_are_few_and_their_covers_nearly_exact() -> None:
+    def cost(size: int) -> int:
+        return 50_000 + 1_000 * size
+
+    parts = choose_parts(cost, 4096)
+    least = cheapest_covers({part: cost(part) for part in parts}, 4096)[0]
+    assert len(parts) <= MOST_PARTS
+    assert max(least[size] / cost(size) for size in parts) <= RATIO
+    assert choose_parts(lambda size: size, 4096) == [1 << bit for bit in range(len(parts)) if 1 << bit <= 1024]
+    assert choose_parts(cost, 3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("text", [
+    MATMUL,
+    "(Softmax(8×rows, GL, GL), [L1=4096]) for rows in 1..3",
+    "Compose([y = Relu(h), h = Matmul(x, w)], [x: (1×m×8, GL), w: (1×8×4, GL), y: (1×m×4, GL)]) for m in 2..9",
+])  # fmt: skip
+def test_texts_print_and_parse_again(text: str) -> None:
+    if "rows" in text:
+        text = text.replace("8×rows", "rows×8")
+    file = parse(HEAD + text)
+    shown = show_file(file)
+    assert parse(shown) == file
+    assert text.rpartition(" for ")[2] in shown
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("Matmul(4×m×8, GL, GL, GL) for m in 1..9", "Matmul cannot be cut along k, of size 'm'"),
+    ("Softmax(4×m, GL, GL) for m in 1..9", "Softmax cannot be cut along"),
+    ("Matmul(m×4×m, GL, GL, GL) for m in 1..9", "'m' is the size of m and n"),
+    ("Matmul(4×4×4, GL, GL, GL) for m in 1..9", "the Spec has no size 'm'"),
+    ("Matmul(m×4×4, GL, GL, GL) for n in 1..9", "'m' is not a size"),
+    ("Matmul(m×4×4, GL, GL, GL)", "'m' is not a size"),
+    ("Matmul(m×4×4, GL, GL, GL) for m in 9..1", "no m is in 9..1"),
+    ("Matmul(m×4×4, GL, GL, GL) for m in 0..9", "m is 0"),
+    ("Matmul(m×4×4, GL, GL, GL) for m in 1..65537", "m is 65537"),
+    ("Matmul(m×4×4, (GL, col_major), GL, GL) for m in 1..9", "the layout of lhs"),
+    ("Conv(1×1×1×m×4×3×3, GL, GL, GL) for m in 1..9", "parts of image of Conv along h overlap"),
+    ("Matmul(m×4×4, GL, GL, GL) for m in 1..", "the text ends too early"),
+])  # fmt: skip
+def test_errors_in_texts(text: str, message: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        parse(HEAD + text)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_steps_of_schedules_are_errors() -> None:
+    goal = morello.parse(HEAD + MATMUL)["f"]
+    with pytest.raises(Inapplicable, match="has no schedule"):
+        goal.tile(1, 2, 4)
+    with pytest.raises(SourceError, match="a schedule for"):
+        parse(f"{HEAD}{MATMUL}\nschedule f {{ tile [1, 1, 1] }}")
+    with pytest.raises(MorelloError, match="no programs yet"):
+        _ = goal.program
+
+
+def test_commands(cli: Cli, write: Write) -> None:
+    file = write(f"spec f = {MATMUL}\n")
+    assert "int f(" in cli("compile", file, "--no-db", "--emit", "header").stdout
+    assert "optimal among covers" in cli("explain", file, "--no-db").stdout
+    refused = cli("precompute", file, "--up-to", "1x4x4")
+    assert refused.exit_code
+    assert "'m' is known at run time alone" in refused.stderr
