@@ -140,6 +140,7 @@ def test_texts_print_and_parse_again(text: str) -> None:
     ("Matmul(m×4×4, GL, GL, GL) for m in 0..9", "m is 0"),
     ("Matmul(m×4×4, GL, GL, GL) for m in 1..65537", "m is 65537"),
     ("Matmul(m×4×4, (GL, col_major), GL, GL) for m in 1..9", "the layout of lhs"),
+    ("Matmul(m×4×4, GL, (GL, constant), GL) for m in 1..9", "a constant operand"),
     ("Conv(1×1×1×m×4×3×3, GL, GL, GL) for m in 1..9", "parts of image of Conv along h overlap"),
     ("Matmul(m×4×4, GL, GL, GL) for m in 1..", "the text ends too early"),
 ])  # fmt: skip
