@@ -35,8 +35,8 @@ class BoundedResult:
 
     @property
     def largest(self) -> float:
-        """Return the largest finite value; that of bool is never reached."""
-        return np.inf if self.dtype.is_bool else float(self.dtype.limits[1])
+        """Return the largest finite value; those of other types than floats are clamped or wrap around."""
+        return float(self.dtype.limits[1]) if self.dtype.is_float else np.inf
 
 
 def bound_errors(
@@ -49,8 +49,8 @@ def bound_errors(
 ) -> list[list[BoundedResult]]:
     """Return the results of each stage for exact inputs (float64) of the given data types.
 
-    `types` are the data types of the outputs of each stage, floats or bool. With `flushes`, subnormal numbers may be
-    flushed to zero before and after a product. Raises SpecError if an operation with inexact inputs does not define how
+    `types` are the data types of the outputs of each stage. With `flushes`, subnormal numbers may be flushed to zero
+    before and after a product. Raises SpecError if an operation with inexact inputs does not define how
     errors propagate.
     """
     exact = [
@@ -125,7 +125,7 @@ def _conversion(computed: BoundedResult, dtype: DType) -> np.ndarray | float:
 
 
 def _fits(source: DType, dtype: DType) -> bool:
-    if dtype.is_bool:
+    if not dtype.is_float:
         return True
     if source.is_float:
         return source.unit_roundoff >= dtype.unit_roundoff and source.smallest >= dtype.smallest

@@ -42,8 +42,10 @@ class Expectation:
     def errors(self, got: np.ndarray) -> np.ndarray:
         """Return elementwise errors as fractions of the bound; infinite for a value of the wrong kind."""
         if not self.dtype.is_float:
+            with np.errstate(all="ignore"):
+                apart = np.abs(got.astype(np.int64) - self.values.astype(np.int64))
             same = _bits(got) == _bits(self.values)
-            return np.where(same | self.free, 0.0, np.inf)
+            return np.where(same | self.free | (apart <= self.bound), 0.0, np.inf)
         doubles = as_float64(got)
         with np.errstate(all="ignore"):
             error = np.abs(doubles - self.values)
@@ -82,9 +84,12 @@ def expectations(
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
     inexact = isinstance(logical.op, Compose) and any(dtype.is_float for dtype in dtypes)
-    if all(dtype.is_float or (dtype.is_bool and inexact) for dtype in outputs):
+    rounded = isinstance(logical.op, Compose) and any(
+        logical.op.intermediate_dtype(stage, dtypes).is_float for stage in range(1, len(logical.op.stages))
+    )
+    if all(dtype.is_float or rounded or (dtype.is_bool and inexact) for dtype in outputs):
         return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral, flushes)
-    exact = [value.astype(np.int64 if value.dtype.kind in "iub" else np.float64) for value in inputs]
+    exact = [value.astype(np.int64) if value.dtype.kind in "iub" else as_float64(value) for value in inputs]
     values = logical.op.evaluate(shape, exact, dtypes)
     expected = []
     for value, dtype in zip(values, outputs, strict=True):
@@ -121,9 +126,10 @@ def _expectation(
     op: Operation, computed: BoundedResult, whole: bool, overflow: bool, parts: Sequence[Operation]
 ) -> Expectation:
     dtype, values, bound = computed.dtype, computed.values, computed.error
-    if dtype.is_bool:
+    if not dtype.is_float:
         none = np.zeros(values.shape, bool)
-        return Expectation(dtype, convert(values, dtype), np.zeros(values.shape), none, ~none, bound > 0)
+        off = np.zeros(values.shape) if dtype.is_bool else bound
+        return Expectation(dtype, convert(as_type(values, dtype), dtype), off, none, ~none, dtype.is_bool & (bound > 0))
     with np.errstate(all="ignore"):
         # Intermediate values may overflow even if the result does not.
         largest = np.maximum(computed.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))

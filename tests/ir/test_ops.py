@@ -25,6 +25,7 @@ from morello.ir.ops.functions import Clip, LeakyRelu
 from morello.ir.ops.max import Max, Min
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
+from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod, Sum
@@ -61,6 +62,8 @@ CONFIGURED: list[Operation] = [
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, dilation=2),
     RandMatmul(seed=7),
+    Quantize(over=(1,)),
+    Requantize(over=(0, 2)),
     Dequantize(bits=8, group=3),
     QMatmul(group=0),
     QMatmul(bits=8, group=0, accumulate=True),
@@ -390,6 +393,10 @@ REFUSED = [
     (Add(), (2, 3), [BOOL, BOOL, I8], "numbers, not for bool"),
     (Dequantize(), (1, 2, 3), [I8, F32, I8, F32], "weights are u8, two weights in each"),
     (Dequantize(bits=8), (1, 2, 3), [I8, F32, U8, F32], "zeros of the same type, not i8 and u8"),
+    (Quantize(), (2,), [I32, F32, U8, U8], "src is i32, not a float"),
+    (Requantize(), (2,), [F32, F32, U8, U8], "src is f32, not i32"),
+    (Quantize(), (2,), [F32, F32, I8, U8], "zero of its type, not f32, u8 and i8"),
+    (Quantize(over=(2,)), (2, 3), [F32, F32, U8, U8], "rank 2 has the dimensions 0 to 1"),
     (QMatmul(), (1, 1, 2, 3), [F32, U8, I32, U8, F32], "scales are i32, not floats of up to 32 bits"),
     (MaxPool(padding=2), (1, 1, 4, 4, 2, 2), [F32] * 2, "in the padding alone"),
     (Pad(value=0.5), (4, 4), [I8] * 2, "value=0.5 is no value of i8"),

@@ -205,6 +205,11 @@ class Operation(ABC):
         return None
 
     @property
+    def reads_type(self) -> DType | None:
+        """Return the type of intermediates of a Compose that it reads; None if that depends on the Compose alone."""
+        return None
+
+    @property
     def indirect(self) -> tuple[int, ...]:
         """Return the operands that programs may replace by tensors computed from them beforehand."""
         return ()

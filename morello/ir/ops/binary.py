@@ -25,7 +25,8 @@ from morello.ir.ops.base import (
 from morello.ir.ops.common import AnyRank, as_type, convertible, floats_only
 
 
-def _check_over(op: Binary, _field: object, over: tuple[int, ...]) -> None:
+def check_over(op: Operation, _field: object, over: tuple[int, ...]) -> None:
+    """Raise SpecError unless `over` lists dimensions in order."""
     if list(over) != sorted(set(over)) or any(dim < 0 for dim in over):
         raise SpecError(
             f"{op.name}: over={list(over)} is not an ascending list of dimensions",
@@ -42,7 +43,7 @@ class Binary(AnyRank):
 
     flops_per_point: ClassVar[int] = 1
 
-    over: tuple[int, ...] = parameter(tuple, default=(), converter=tuple, validator=_check_over)
+    over: tuple[int, ...] = parameter(tuple, default=(), converter=tuple, validator=check_over)
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:

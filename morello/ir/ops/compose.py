@@ -204,9 +204,20 @@ class Compose(Operation):
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
-        """Return the data type of a stage's output: f64 or f32 if some operand is, else the output's type."""
-        output = dtypes[-1]
+        """Return the data type of a stage's output: the one that a later stage reads, if there is only one.
+
+        Otherwise it is f64 or f32 if some operand is, else the output's type.
+        """
+        output = self._read_as(stage) or dtypes[-1]
         return widest(dtypes) if stage and output.is_float and not {F32, F64}.isdisjoint(dtypes) else output
+
+    @memoized
+    def _read_as(self, stage: int) -> DType | None:
+        """Return the only type that the first stage to read a stage's output, or that stage's own, is read as."""
+        for number, one in enumerate(self.stages[:stage]):
+            if ~stage in one.inputs:
+                return one.op.reads_type or self._read_as(number)
+        return None
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:
         """Return the types of a stage's operands, from those of the Compose."""

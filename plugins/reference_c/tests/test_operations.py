@@ -15,6 +15,7 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.max import Min
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
+from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod
@@ -50,6 +51,8 @@ CONFIGURED: list[Operation] = [
     Gelu(form="tanh"),
     Scale(by=0.3),
     RandMatmul(seed=4294967295, accumulate=True),
+    Quantize(over=(1,)),
+    Requantize(over=(0,)),
     Dequantize(bits=8, group=3),
     QMatmul(group=0, accumulate=True),
     QMatmul(bits=8, group=0),

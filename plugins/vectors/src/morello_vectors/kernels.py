@@ -25,6 +25,7 @@ from morello_vectors import (
     rows,
     rows_times_matrix,
     softmax,
+    to_bytes,
     transpose,
 )
 from morello_vectors import streams as streams_
@@ -39,6 +40,7 @@ _SCALARS = (
     *fill.PADDING,
     *random.SCALARS,
     *quantized.SCALARS,
+    *to_bytes.SCALARS,
 )
 
 
@@ -78,5 +80,5 @@ def others(vectors: Sequence[int], streams: bool = False) -> tuple[Microkernel, 
         *_SCALARS,
         *fill.BROADCASTS,
         *elementwise.kernels(widest, streams),
-        *(kernel for family in (reduce, softmax, rows, pool, random) for kernel in family.kernels(widest)),
+        *(kernel for family in (reduce, softmax, rows, pool, random, to_bytes) for kernel in family.kernels(widest)),
     )

@@ -63,15 +63,18 @@ def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mas
 
     Operands in `singles` have one value, or are like the others.
     """
+    return fit_lanes(spec, widest) and alike(spec, singles)
+
+
+def alike(spec: LogicalSpec, singles: Sequence[int]) -> Mask:
+    """Return True if all operands but `singles` have the same places in the same order, whatever their types."""
     main = whole(spec)
-    if not fit_lanes(spec, widest):
-        return False
     valid: Mask = main.volume > 1
     for index, tensor in enumerate(spec.operands):
         same = tensor.state.layout == main.state.layout and tensor.state.level != "RF"
-        alike = (tensor.volume == main.volume) if same else False
+        equal = (tensor.volume == main.volume) if same else False
         single = (tensor.volume == 1) if index in singles and tensor.state.level != "VRF" else False
-        valid = valid & (alike | single)
+        valid = valid & (equal | single)
     return valid
 
 

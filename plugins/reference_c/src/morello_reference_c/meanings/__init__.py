@@ -18,6 +18,7 @@ from morello.ir.ops.max import Extremum
 from morello.ir.ops.move import Move, OnePrefix
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
+from morello.ir.ops.quantize import ToBytes
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Prod, Sum
@@ -56,6 +57,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Binary: elementwise.binary,
     DivideVec: elementwise.divide,
     DivideVecScalar: elementwise.divide,
+    ToBytes: elementwise.to_bytes,
     Unary: elementwise.unary,
     MaxPool: pools.largest,
     AvgPool: pools.mean,

@@ -9,6 +9,7 @@ from morello.ir.ops import Operation
 from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.functions import Tabled
+from morello.ir.ops.quantize import Quantize, ToBytes
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
@@ -94,6 +95,20 @@ def binary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
         ]
     a, b = (one.read(out.type_of_sums, *point) for one, point in zip((lhs, rhs), points, strict=True))
     return [out.write(f"{a} {_OPERATORS[type(op)]} {b}", *dims)]
+
+
+def to_bytes(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, ToBytes)
+    source, scale, zero, out = values
+    point, (low, high) = at(dims, op.over), map(int, out.dtype.limits)
+    sign = "/" if isinstance(op, Quantize) else "*"
+    scaled = f"{source.read('float', *dims)} {sign} {scale.read('float', *point)}"
+    chosen = f"q < {low} ? {low} : q > {high} ? {high} : ({out.dtype.c_name})q"
+    return [
+        f"float scaled = {scaled};",
+        f"double q = (scaled == scaled ? rint(scaled) : 0) + {zero.read('double', *point)};",
+        f"{out.element(*dims)} = {chosen};",
+    ]
 
 
 def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
