@@ -250,7 +250,9 @@ Types = dict[str, tuple[DType, ...]]
 def types_of(op: Operation) -> Types:
     """Return the data types that operands may have: all the same, and those in which inputs differ from the output."""
     found: Types = {str(one): (one,) * len(op.operands(len(usual(op)))) for one in ALL}
-    if op.name == "Move":
+    if op.name == "Gather":
+        found |= {f"{one} · i32 → {one}": (one, BY_NAME["i32"], one) for one in ALL}
+    elif op.name == "Move":
         found |= {f"{one} → {other}": (one, other) for one, other in itertools.permutations(ALL, 2)}
     else:
         found |= {mix: dtypes for mix in MIXED if (dtypes := kinds(op, mix))}

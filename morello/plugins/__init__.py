@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from morello.ir.ops.conv import Conv, GroupedConv
     from morello.ir.ops.divide import DivideVec, DivideVecScalar
     from morello.ir.ops.fill import Fill, FillZero
+    from morello.ir.ops.gather import Gather
     from morello.ir.ops.matmul import Matmul
     from morello.ir.ops.max import Max, Min
     from morello.ir.ops.move import Move, OnePrefix
@@ -107,6 +108,7 @@ _NAMES = {
     "morello.ir.ops.conv": "Conv GroupedConv",
     "morello.ir.ops.divide": "DivideVec DivideVecScalar",
     "morello.ir.ops.fill": "Fill FillZero",
+    "morello.ir.ops.gather": "Gather",
     "morello.ir.ops.matmul": "Matmul",
     "morello.ir.ops.max": "Max Min",
     "morello.ir.ops.move": "Move OnePrefix",

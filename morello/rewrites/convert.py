@@ -12,6 +12,7 @@ from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.constants import Constants
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
@@ -67,7 +68,7 @@ def _converted(logical: LogicalSpec) -> dict[int, DType]:
     types = [state.dtype for state in logical.states]
     reads = [at for at, one in enumerate(declared) if not one.writes]
     writes = [at for at, one in enumerate(declared) if one.writes]
-    if isinstance(op, (Compose, Constants)) or any(declared[at].reads for at in writes):
+    if isinstance(op, (Compose, Constants, Gather)) or any(declared[at].reads for at in writes):
         return {}
     if op.reductions(rank):
         return {at: types[at].wide for at in writes if types[at].is_bits}

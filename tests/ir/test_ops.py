@@ -22,6 +22,7 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.functions import Clip, LeakyRelu
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.max import Max, Min
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
@@ -75,6 +76,7 @@ CONFIGURED: list[Operation] = [
     Slice(start=(1, 0, 2), rest=(0, 0, 3)),
     Slice(start=(0, 0, 1), step=(1, 3, 2)),
     Concat(sizes=(2, 3)),
+    Gather(dim=1),
     Concat(dim=0, sizes=(1, 1, 1)),
     Pad(padding=(0, 1, 0, 1, 1, 0), value=0.5),
     Pad(padding=(1, 0), mode="edge"),
@@ -100,6 +102,8 @@ def inputs_of(op: Operation, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def types_of(op: Operation, shape: tuple[int, ...]) -> list:
+    if isinstance(op, Gather):
+        return [F32, I32, F32]
     return [*(op.only_types or [F32] * len(op.operands(len(shape))))]
 
 
@@ -489,3 +493,9 @@ def test_slices_are_those_of_python(data: st.DataObject) -> None:
     assert op == Slice().configured(given, None, [source])
     assert op.operands(len(source))[0].shape(expected.shape) == tuple(source)
     assert np.array_equal(op.evaluate(expected.shape, [values], [I32, I32])[0], expected)
+
+
+def test_indices_count_from_the_end_and_are_clamped() -> None:
+    table, indices = np.arange(6).reshape(3, 2), np.array([0, 2, -1, -3, 3, -4, 2**31 - 1, -(2**31)])
+    (rows,) = Gather().evaluate((8, 2, 3), [table, indices], [I32] * 3)
+    assert rows.tolist() == table[[0, 2, 2, 0, 2, 0, 2, 0]].tolist()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ml_dtypes
 import pytest
 
-from morello.ir.dtypes import ALL, BF16, F16, F32, F64, DType
+from morello.ir.dtypes import ALL, BF16, F16, F32, F64, I32, DType
 from morello.ir.impl import Node
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.max import Min
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.pool import AvgPool, MaxPool
@@ -83,6 +84,8 @@ def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
     count = len(op.operands(len(SHAPES[op.rank])))
     if op.only_types is not None:
         return [op.only_types]
+    if isinstance(op, Gather):
+        return [(dtype, I32, dtype) for dtype in ALL]
     same = (*(ALL if op.name in BY_SIGN else (F32, BF16, ALL[1], F16, F64)), *FP8)
     found = [(dtype,) * count for dtype in same]
     if count > 1:

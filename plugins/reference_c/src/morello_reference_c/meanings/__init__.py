@@ -13,6 +13,7 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Extremum
 from morello.ir.ops.move import Move, OnePrefix
@@ -44,6 +45,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     OnePrefix: copies.one_prefix,
     Pad: copies.pad,
     Broadcast: copies.broadcast,
+    Gather: copies.gather,
     Transpose: copies.transpose,
     Slice: copies.sliced,
     Concat: copies.concat,
@@ -86,5 +88,5 @@ def meaning(op: Operation) -> Meaning | None:
 
 def looped(op: Operation, rank: int) -> set[int]:
     """Return the dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
-    whole = op.untiled(rank) if isinstance(op, Softmax) else ()
+    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather)) else ()
     return {*op.reductions(rank), *whole}

@@ -9,6 +9,7 @@ from morello.ir.dtypes import F32, F64
 from morello.ir.ops import Operation
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.fill import Fill
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.views import Concat, Slice, Transpose
 from morello_reference_c.meanings.common import at
@@ -68,6 +69,19 @@ def _constant(out: Value, value: float) -> str:
     if out.dtype.is_bits:
         return f"{out.dtype.bits(value):#x}"
     return f"{value.hex()}{'f' if out.dtype == F32 else ''}" if out.dtype.is_float else str(int(value))
+
+
+def gather(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Gather)
+    table, indices, out = values
+    *point, row = dims
+    source = [row if dim == op.dim else name for dim, name in enumerate(point)]
+    return [
+        f"ptrdiff_t {row} = {indices.element(point[op.dim])};",
+        f"{row} += {row} < 0 ? {shape[-1]} : 0;",
+        f"{row} = {row} < 0 ? 0 : {row} < {shape[-1]} ? {row} : {shape[-1] - 1};",
+        *_copy(table, out, source, point),
+    ]
 
 
 def transpose(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
