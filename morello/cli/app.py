@@ -25,6 +25,7 @@ DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("bound", "map"), "morello-bounds"),
         **dict.fromkeys(("db pull", "db push"), "morello-sharing"),
+        "lsp": "morello-lsp",
         "tune": "morello-tune",
     }
 )

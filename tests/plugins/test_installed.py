@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]
 OWN = ("reference_c", "vectors", "x86", "x86_avx2", "x86_avx512")
 DISTRIBUTIONS = {
     "morello",
-    *(f"morello_{name}" for name in (*OWN, "aarch64_neon", "baselines", "bounds", "cluster", "postgres")),
+    *(f"morello_{name}" for name in (*OWN, "aarch64_neon", "baselines", "bounds", "cluster", "lsp", "postgres")),
     *("morello_riscv_rvv", "morello_sharing", "morello_tune", "morello_x86_amx"),
     *("avx2_extra", "gemmini_target", "toy_cpu"),
 }

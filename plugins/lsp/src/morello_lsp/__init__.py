@@ -1,0 +1,1 @@
+"""A language server for Spec files."""
