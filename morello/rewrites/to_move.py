@@ -41,7 +41,7 @@ class ToMove(PipelineRewrite[Operation]):
         if isinstance(op, Slice):
             # One value along a dimension has another view than several.
             for singles, cells in partition([(size == 1) * 1 for size in logical.shape]):
-                source = tuple(map(_values, same, singles, *op.lists(len(same))))
+                source = tuple(map(part_of, same, singles, *op.lists(len(same))))
                 yield PipelinePlan([_move(select_cells(logical, cells).shape, (0, 1), source, same)], cells=cells)
         elif isinstance(op, Concat):
             yield PipelinePlan([*_pieces(op, logical.shape)])
@@ -55,8 +55,8 @@ def _move(shape: Sequence[Num], args: tuple[int, int], source: DimMap, out: DimM
     return Stage(Move(), tuple(shape), args, (source, out))
 
 
-def _values(dim: int, single: int, start: int, step: int, rest: int) -> int | Every | Only:
-    """Return the values of a dimension that a slice reads, one or several."""
+def part_of(dim: int, single: int, start: int, step: int, rest: int) -> int | Every | Only:
+    """Return some values of a dimension as one of a view: a `single` one, or several, with `rest` values after them."""
     if single:
         return Only(dim, start) if start or rest else dim
     return Every(dim, step, start) if start or rest or step > 1 else dim
@@ -68,6 +68,6 @@ def _pieces(op: Concat, shape: Sequence[Num]) -> Iterator[Stage]:
     same = tuple(range(rank))
     for number, (size, start) in enumerate(zip(op.sizes, op.starts, strict=True)):
         rest = sum(op.sizes) - start - size
-        part = _values(axis, int(size == 1), start, 1, rest)
+        part = part_of(axis, int(size == 1), start, 1, rest)
         out = (*same[:axis], part, *same[axis + 1 :])
         yield _move((*shape[:axis], size, *shape[axis + 1 :]), (number, len(op.sizes)), same, out)

@@ -19,6 +19,7 @@ from morello.ir.ops.base import ErrorAnalysis
 from morello.ir.ops.binary import Add, Maximum, Mul
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.functions import Clip, LeakyRelu
@@ -68,6 +69,8 @@ CONFIGURED: list[Operation] = [
     Dequantize(bits=8, group=3),
     QMatmul(group=0),
     QMatmul(bits=8, group=0, accumulate=True),
+    ConvTranspose(stride=2, padding=(1, 0, 2, 1)),
+    ConvTranspose(accumulate=True, stride=(3, 1), dilation=2),
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),
@@ -357,6 +360,28 @@ def test_outputs_of_pools_may_be_rounded_up() -> None:
         MaxPool().configured({"stride": 2, "image": 6}, (1, 1, 4, 4, 2, 2))
 
 
+@pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, 0), (2, 1, (1, 0, 2, 1)), ((3, 1), (1, 2), 1)])
+def test_transposed_convolutions_agree_with_their_definition(stride, dilation, padding) -> None:
+    op, shape = ConvTranspose(stride=stride, dilation=dilation, padding=padding), (2, 3, 2, 3, 4, 3, 2)
+    image, filters = inputs_of(op, shape)
+    expected = np.zeros(op.operands(7)[2].shape(shape))
+    (down, right), (apart, aside), (top, left, _, _) = op.strides, op.dilations, op.pads
+    for b, f, c, h, w, fh, fw in product(*map(range, shape)):
+        y, x = h * down + fh * apart - top, w * right + fw * aside - left
+        if 0 <= y < expected.shape[2] and 0 <= x < expected.shape[3]:
+            expected[b, f, y, x] += image[b, c, h, w] * filters[c, f, fh, fw]
+    np.testing.assert_allclose(op.evaluate(shape, [image, filters], [F32] * 3)[0], expected)
+
+
+def test_an_output_makes_the_padding_of_a_transposed_convolution_exact() -> None:
+    shape = (1, 1, 1, 5, 5, 3, 3)
+    op = ConvTranspose().configured({"stride": 2, "padding": 1, "output": 10}, shape)
+    assert op == ConvTranspose(stride=2, padding=(1, 1, 0, 0))
+    assert op.operands(7)[2].shape(shape) == (1, 1, 10, 10)
+    with pytest.raises(SpecError, match="no product reaches the last rows or columns of an output of 12×12"):
+        ConvTranspose().configured({"stride": 2, "output": 12}, shape)
+
+
 WRONG = [
     (lambda: Conv(stride=0), "stride is a number of at least 1"),
     (lambda: Conv(dilation=(1, 2, 3)), "dilation is a number of at least 1, or two"),
@@ -402,6 +427,7 @@ REFUSED = [
     (Quantize(), (2,), [F32, F32, I8, U8], "zero of its type, not f32, u8 and i8"),
     (Quantize(over=(2,)), (2, 3), [F32, F32, U8, U8], "rank 2 has the dimensions 0 to 1"),
     (QMatmul(), (1, 1, 2, 3), [F32, U8, I32, U8, F32], "scales are i32, not floats of up to 32 bits"),
+    (ConvTranspose(padding=2), (1, 1, 1, 2, 2, 1, 1), [F32] * 3, "nothing is left of out"),
     (MaxPool(padding=2), (1, 1, 4, 4, 2, 2), [F32] * 2, "in the padding alone"),
     (Pad(value=0.5), (4, 4), [I8] * 2, "value=0.5 is no value of i8"),
     (Pad(mode="reflect"), (3, 3), [F32] * 2, "padding that reflects is smaller than src"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
@@ -49,7 +49,7 @@ class Convolution(Accumulating, Windows):
         return super().check(shape, dtypes) or convertible(dtypes[:2], dtypes[2])
 
 
-class ConvolutionErrors(ErrorsOfSums[Convolution], of=Convolution):
+class ConvolutionErrors(ErrorsOfSums[Any], of=Convolution):
     """Errors of sums of products."""
 
     whole_numbers = True
@@ -62,8 +62,8 @@ class ConvolutionErrors(ErrorsOfSums[Convolution], of=Convolution):
         return [by_filters + by_image + (errors[2] if self.op.accumulate else 0.0)]
 
     def roundings(self, shape: Shape) -> int:
-        terms = int(np.prod([shape[dim] for dim in self.op.reductions(len(shape))], dtype=np.int64))
-        return 2 * terms + 1
+        # Channels, and positions of the filter.
+        return 2 * shape[-5] * shape[-2] * shape[-1] + 1
 
 
 @attrs.frozen(cache_hash=True)

@@ -12,6 +12,7 @@ from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.gather import Gather
 from morello.ir.ops.max import Min
 from morello.ir.ops.pad import Pad
@@ -59,6 +60,8 @@ CONFIGURED: list[Operation] = [
     QMatmul(bits=8, group=0),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, padding=1),
+    ConvTranspose(stride=2, padding=(1, 0, 2, 1)),
+    ConvTranspose(accumulate=True, stride=(3, 1), dilation=2),
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),

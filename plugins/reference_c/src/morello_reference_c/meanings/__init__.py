@@ -11,6 +11,7 @@ from morello.ir.ops import Operation
 from morello.ir.ops.binary import Binary
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.gather import Gather
@@ -56,6 +57,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     RandMatmul: products.rand_matmul,
     Conv: products.conv,
     GroupedConv: products.conv,
+    ConvTranspose: products.conv_transpose,
     Binary: elementwise.binary,
     DivideVec: elementwise.divide,
     DivideVecScalar: elementwise.divide,
@@ -89,4 +91,5 @@ def meaning(op: Operation) -> Meaning | None:
 def looped(op: Operation, rank: int) -> set[int]:
     """Return the dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
     whole = op.untiled(rank) if isinstance(op, (Softmax, Gather)) else ()
+    whole = op.untiled(rank) if isinstance(op, (Softmax, ConvTranspose)) else ()
     return {*op.reductions(rank), *whole}

@@ -1,0 +1,137 @@
+"""ConvTranspose: each pixel adds its products with filters to a window of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import attrs
+import numpy as np
+
+from morello.errors import SpecError
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import (
+    Arrays,
+    ErrorAnalysis,
+    Operand,
+    Operation,
+    SearchHints,
+    Shape,
+    Value,
+    memoized,
+    operand,
+)
+from morello.ir.ops.common import Accumulating, convertible
+from morello.ir.ops.conv import ConvolutionErrors
+from morello.ir.ops.windows import Windows
+
+
+@attrs.frozen
+class Reach:
+    """The pixels along an axis that add to the output at one position of the filter: a number, and where they start."""
+
+    count: int
+    #: The first of the pixels, and the first row or column of the output.
+    first: int
+    start: int
+
+
+@attrs.frozen(cache_hash=True)
+class ConvTranspose(Accumulating, Windows):
+    """out[b, f, y, x] = Σ image[b, c, h, w] · filters[c, f, fh, fw] over all c, h, w, fh and fw that lead to y and x.
+
+    y = h·stride + fh·dilation − top and x = w·stride + fw·dilation − left; what lies outside of out is left out. Sizes
+    h and w are those of the image. ConvTransposeAccum adds the sum to out.
+    """
+
+    flops_per_point: ClassVar[int] = 2
+    analysis: ClassVar[type[ErrorAnalysis[Any]]] = ConvolutionErrors
+
+    accumulate: bool = False
+
+    @property
+    def rank(self) -> int:
+        return 7
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        return ("b", "f", "c", "h", "w", "fh", "fw")
+
+    @memoized
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        b, f, c, h, w, fh, fw = range(7)
+        out = attrs.evolve(self.image((b, f), h), name="out", reads=self.accumulate, writes=True)
+        return (operand("image", (b, c, h, w)), operand("filters", (c, f, fh, fw)), out)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters, and `output`, which determines padding."""
+        return (*super().parameters[:-1], "output")
+
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+    ) -> Self:
+        """Return the operation with these parameters; `output` gives the rows and columns of the output.
+
+        Padding below and to the right is then set so that the output has this size.
+        """
+        if "output" in given and shape is None:
+            raise SpecError(f"{self.name}: output is for Specs, not for a Compose", "give the padding instead")
+        return super().configured(
+            {"image" if name == "output" else name: given[name] for name in given}, shape, operands
+        )
+
+    def _check_ends(self, rows: int, columns: int, ends: Sequence[int]) -> None:
+        if min(ends) < 0:
+            raise SpecError(
+                f"{self.name}: no product reaches the last rows or columns of an output of {rows}×{columns}",
+                f"write output=[{rows + min(0, ends[0])}, {columns + min(0, ends[1])}]",
+            )
+
+    @property
+    def search_hints(self) -> SearchHints:
+        # Products at each position of the filter are those of matrices.
+        return SearchHints(in_registers=())
+
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        # Windows of the output overlap.
+        return tuple(sorted({*super().untiled(rank), *range(rank - 4, rank)}))
+
+    def reach(self, shape: Shape, axis: int, position: int) -> Reach:
+        """Return the pixels along rows (0) or columns (1) whose products at a position of the filter are in out."""
+        stride, extent = self.strides[axis], self.operands(7)[2].shape(shape)[2 + axis]
+        shift = position * self.dilations[axis] - self.pads[axis]
+        first = max(0, -(shift // stride))
+        end = min(shape[3 + axis], (extent - 1 - shift) // stride + 1)
+        return Reach(max(0, end - first), first, first * stride + shift)
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        image, filters = inputs[0], inputs[1]
+        if dtypes and not dtypes[-1].is_float:
+            image, filters = image.astype(np.int64), filters.astype(np.int64)
+        out = np.zeros(self.operands(7)[2].shape(shape), np.result_type(image, filters))
+        with np.errstate(all="ignore"):
+            for row in range(shape[5]):
+                for column in range(shape[6]):
+                    at = [self.reach(shape, 0, row), self.reach(shape, 1, column)]
+                    seen = [slice(one.first, one.first + one.count) for one in at]
+                    made = [
+                        slice(one.start, one.start + step * one.count, step)
+                        for one, step in zip(at, self.strides, strict=True)
+                    ]
+                    pixels = image[:, :, seen[0], seen[1]]
+                    if pixels.size:
+                        out[:, :, made[0], made[1]] += np.einsum("bchw,cf->bfhw", pixels, filters[:, :, row, column])
+            return [out + inputs[2] if self.accumulate else out]
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        sizes = self.operands(7)[2].shape(shape)[2:]
+        counts = [max(self.reach(shape, axis, at).count for at in range(shape[5 + axis])) for axis in range(2)]
+        if min(sizes) < 1 or min(counts) < 1:
+            return SpecError(f"nothing is left of out inside of padding {list(self.pads)}", "make the padding smaller")
+        return convertible(dtypes[:2], dtypes[2])
+
+
+OPERATIONS: tuple[Operation, ...] = (ConvTranspose(), ConvTranspose(accumulate=True))
