@@ -90,6 +90,5 @@ def meaning(op: Operation) -> Meaning | None:
 
 def looped(op: Operation, rank: int) -> set[int]:
     """Return the dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
-    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather)) else ()
-    whole = op.untiled(rank) if isinstance(op, (Softmax, ConvTranspose)) else ()
+    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather, ConvTranspose)) else ()
     return {*op.reductions(rank), *whole}
