@@ -31,6 +31,7 @@ from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod, Sum
+from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -80,6 +81,9 @@ CONFIGURED: list[Operation] = [
     Slice(start=(0, 0, 1), step=(1, 3, 2)),
     Concat(sizes=(2, 3)),
     Gather(dim=1),
+    ArgMin(dim=0),
+    CumSum(dim=1, exclusive=True),
+    CumSum(reverse=True),
     Concat(dim=0, sizes=(1, 1, 1)),
     Pad(padding=(0, 1, 0, 1, 1, 0), value=0.5),
     Pad(padding=(1, 0), mode="edge"),
@@ -105,8 +109,8 @@ def inputs_of(op: Operation, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def types_of(op: Operation, shape: tuple[int, ...]) -> list:
-    if isinstance(op, Gather):
-        return [F32, I32, F32]
+    if isinstance(op, (Gather, Arg)):
+        return [F32, I32, F32][: len(op.operands(len(shape)))]
     return [*(op.only_types or [F32] * len(op.operands(len(shape))))]
 
 
@@ -525,3 +529,16 @@ def test_indices_count_from_the_end_and_are_clamped() -> None:
     table, indices = np.arange(6).reshape(3, 2), np.array([0, 2, -1, -3, 3, -4, 2**31 - 1, -(2**31)])
     (rows,) = Gather().evaluate((8, 2, 3), [table, indices], [I32] * 3)
     assert rows.tolist() == table[[0, 2, 2, 0, 2, 0, 2, 0]].tolist()
+
+
+def test_the_first_of_equal_values_and_nan_are_found() -> None:
+    rows = np.array([[1.0, 3.0, 3.0], [-0.0, 0.0, -1.0], [2.0, np.nan, np.nan], [np.inf, np.inf, 0.0]])
+    assert ArgMax().evaluate((4, 3), [rows], [F32, I32])[0].ravel().tolist() == [1, 0, 1, 0]
+    assert ArgMin().evaluate((4, 3), [rows], [F32, I32])[0].ravel().tolist() == [0, 2, 1, 2]
+
+
+def test_sums_go_either_way_and_may_leave_out_a_value() -> None:
+    values = np.array([1, 2, 4])
+    ways = [(False, False), (False, True), (True, False), (True, True)]
+    found = [CumSum(None, *way).evaluate((3,), [values], [I32, I32])[0].tolist() for way in ways]
+    assert found == [[1, 3, 7], [0, 1, 3], [7, 6, 4], [6, 4, 0]]

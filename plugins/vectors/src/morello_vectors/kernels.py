@@ -25,6 +25,7 @@ from morello_vectors import (
     register_tiles,
     rows,
     rows_times_matrix,
+    scan,
     softmax,
     to_bytes,
     transpose,
@@ -43,6 +44,10 @@ _SCALARS = (
     *quantized.SCALARS,
     *to_bytes.SCALARS,
 )
+
+
+#: Modules of kernels that depend on the widest vectors alone.
+_FAMILIES = (reduce, scan, softmax, rows, pool, random, to_bytes)
 
 
 def kernels(vectors: Sequence[int], registers: int, families: Families | None = None) -> tuple[Microkernel, ...]:
@@ -82,5 +87,5 @@ def others(vectors: Sequence[int], streams: bool = False) -> tuple[Microkernel, 
         *fill.BROADCASTS,
         *gather.GATHERS,
         *elementwise.kernels(widest, streams),
-        *(kernel for family in (reduce, softmax, rows, pool, random, to_bytes) for kernel in family.kernels(widest)),
+        *(kernel for family in _FAMILIES for kernel in family.kernels(widest)),
     )

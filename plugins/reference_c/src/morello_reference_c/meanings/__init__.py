@@ -24,6 +24,7 @@ from morello.ir.ops.quantize import ToBytes
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Prod, Sum
+from morello.ir.ops.scan import Arg, CumSum
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
     SoftmaxDenominator,
@@ -66,6 +67,8 @@ MEANINGS: dict[type[Operation], Meaning] = {
     MaxPool: pools.largest,
     AvgPool: pools.mean,
     Extremum: reductions.extremum,
+    Arg: reductions.arg,
+    CumSum: reductions.cumsum,
     Sum: reductions.total,
     Mean: reductions.total,
     Prod: reductions.total,
@@ -90,5 +93,5 @@ def meaning(op: Operation) -> Meaning | None:
 
 def looped(op: Operation, rank: int) -> set[int]:
     """Return the dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
-    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather, ConvTranspose)) else ()
+    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather, ConvTranspose, CumSum)) else ()
     return {*op.reductions(rank), *whole}

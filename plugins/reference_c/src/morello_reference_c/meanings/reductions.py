@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from morello.ir.ops import Operation
 from morello.ir.ops.max import Extremum, Max
 from morello.ir.ops.reduce import Mean, Prod, Reduction, Sum
+from morello.ir.ops.scan import Arg, CumSum
 from morello_reference_c.meanings.common import at, loop
 from morello_reference_c.meanings.elementwise import compared, first
 from morello_reference_c.values import Value
@@ -36,6 +37,29 @@ def total(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
     result = f"total / {op.length(shape)}" if isinstance(op, Mean) else "total"
     body = _loops(op, dims, shape, f"total {sign}= {source.read(kind, *dims)};")
     return [f"{kind} total = {start};", *body, out.write(result, *point)]
+
+
+def arg(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Arg)
+    source, out = values
+    axis, kind = op.axis(len(shape)), source.dtype.wide.c_name
+    point = at(dims, [axis])
+    better = f"value {'>' if op.sign > 0 else '<'} best"
+    better += " || (value != value && best == best)" if source.dtype.is_float else ""
+    body = [f"{kind} value = {source.read(kind, *dims)};", f"if ({better}) {{", "    best = value;"]
+    body += [f"    index = {dims[axis]};", "}"]
+    head = [f"{kind} best = {source.read(kind, *point)};", "ptrdiff_t index = 0;"]
+    return [*head, *loop(dims[axis], shape[axis], *body), f"{out.element(*point)} = (int32_t)index;"]
+
+
+def cumsum(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, CumSum)
+    source, out = values
+    axis, kind = op.axis(len(shape)), out.type_of_sums
+    place = f"({shape[axis] - 1} - {dims[axis]})" if op.reverse else dims[axis]
+    point = [place if dim == axis else name for dim, name in enumerate(dims)]
+    add, write = f"sum += {source.read(kind, *point)};", out.write("sum", *point)
+    return [f"{kind} sum = 0;", *loop(dims[axis], shape[axis], *((write, add) if op.exclusive else (add, write)))]
 
 
 def _loops(op: Reduction, dims: Sequence[str], shape: Sequence[int], *body: str) -> list[str]:

@@ -1,0 +1,130 @@
+"""ArgMax, ArgMin and CumSum: operations that go along a dimension in order, which no tile cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+import numpy as np
+
+from morello.errors import SpecError
+from morello.ir.dtypes import I32, DType
+from morello.ir.ops.base import (
+    Arrays,
+    ErrorAnalysis,
+    Operand,
+    Operation,
+    SearchHints,
+    Shape,
+    flattened,
+    operand,
+    parameter,
+    source_and_output,
+)
+from morello.ir.ops.common import Along, ErrorsOfSums, convertible
+
+
+@attrs.frozen(cache_hash=True)
+class Scan(Along):
+    """The base of operations whose kernels go along `dim` in memory."""
+
+    flops_per_point: ClassVar[int] = 1
+
+    @property
+    def search_hints(self) -> SearchHints:
+        return SearchHints(in_registers=())
+
+
+@attrs.frozen(cache_hash=True)
+class Arg(Scan):
+    """The base of ArgMax and ArgMin. The first of equal values counts, and NaN before all others."""
+
+    sign: ClassVar[int]
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("src", range(rank)), flattened("out", rank, (self.axis(rank),), reads=False, writes=True))
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        if error := super().check(shape, dtypes):
+            return error
+        return None if dtypes[1] == I32 else SpecError(f"out is {dtypes[1]}", "indices are i32: make it that")
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        pick = np.argmax if self.sign > 0 else np.argmin
+        return [pick(inputs[0], axis=self.axis(len(shape)), keepdims=True)]
+
+
+@attrs.frozen(cache_hash=True)
+class ArgMax(Arg):
+    """out = the index along `dim` of the largest value of src, an i32."""
+
+    sign: ClassVar[int] = 1
+
+
+@attrs.frozen(cache_hash=True)
+class ArgMin(Arg):
+    """out = the index along `dim` of the smallest value of src, an i32."""
+
+    sign: ClassVar[int] = -1
+
+
+class ArgErrors(ErrorAnalysis[Arg], of=Arg):
+    """Errors of indices, which are exact; those of inputs may make any value that comes close the best."""
+
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        return [np.zeros(one.shape(shape)) for one in self.op.operands(len(shape)) if one.writes]
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        axis = self.op.axis(len(shape))
+        values = self.op.sign * inputs[0]
+        close = values + errors[0] >= np.max(values - errors[0], axis=axis, keepdims=True)
+        places = np.arange(shape[axis]).reshape([-1 if dim == axis else 1 for dim in range(len(shape))])
+        (found,) = self.op.evaluate(shape, inputs, [])
+        return [np.max(np.where(close, np.abs(places - found), 0), axis=axis, keepdims=True).astype(np.float64)]
+
+
+@attrs.frozen(cache_hash=True)
+class CumSum(Scan):
+    """out[..., i, ...] = Σ convert(src[..., j, ...]) over j ≤ i along `dim`.
+
+    `reverse` adds up from the end: over j ≥ i. `exclusive` leaves out i itself. Integers wrap around.
+    """
+
+    reverse: bool = parameter(bool, default=False)
+    exclusive: bool = parameter(bool, default=False)
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return source_and_output(rank)
+
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        # A tile would need the sum of those before it.
+        return (self.axis(rank),)
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        axis = self.axis(len(shape))
+        values = np.flip(inputs[0], axis) if self.reverse else inputs[0]
+        if self.exclusive:
+            before = np.zeros_like(np.take(values, [0], axis))
+            values = np.concatenate([before, np.delete(values, -1, axis)], axis)
+        with np.errstate(all="ignore"):
+            sums = np.cumsum(values, axis)
+        return [np.flip(sums, axis) if self.reverse else sums]
+
+
+class CumSumErrors(ErrorsOfSums[CumSum], of=CumSum):
+    """Errors of values that are added up."""
+
+    whole_numbers = True
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        return self.op.evaluate(shape, errors, [])
+
+    def roundings(self, shape: Shape) -> int:
+        return shape[self.op.axis(len(shape))]
+
+
+OPERATIONS: tuple[Operation, ...] = (ArgMax(), ArgMin(), CumSum())
