@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -45,10 +45,11 @@ def _text(text: str) -> str:
 
 @attrs.frozen
 class Source:
-    """A text and where it comes from. A byte order mark is not part of the text."""
+    """A text, where it comes from, and the sizes that it names. A byte order mark is not part of the text."""
 
     filename: str
     text: str = attrs.field(converter=_text)
+    sizes: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset, both from 1."""

@@ -103,9 +103,9 @@ def _value(source: Source, node: ParameterNode) -> Value:
         return True
     if isinstance(value, Numbers):
         return tuple(number_of(source, one) for one in value.numbers)
-    if value.type == "WORD":
-        return str(value)
-    return number_of(source, value) if value.type == "INT" else float_of(source, value)
+    if value.type == "FLOAT":
+        return float_of(source, value)
+    return str(value) if value.type == "WORD" and str(value) not in source.sizes else number_of(source, value)
 
 
 @attrs.frozen

@@ -24,7 +24,7 @@ class SpecLexer(RegexLexer):
             (r"\s+", Text),
             (r"#[^\n]*", Comment.Single),
             (r"(target)(\s+)(\w+(?:\s*\+\s*\w+)*)", bygroups(Keyword.Declaration, Text, Name.Namespace)),
-            (r"(spec|schedule)(\s+)(\w+)", bygroups(Keyword.Declaration, Text, Name.Function)),
+            (r"(let|spec|schedule)(\s+)(\w+)", bygroups(Keyword.Declaration, Text, Name.Function)),
             (
                 words(("for", "in", "as", "to", "parallel", "serial", "layout", "using", "without"), suffix=r"\b"),
                 Keyword,

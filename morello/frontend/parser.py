@@ -16,7 +16,16 @@ from morello.frontend.sizes import Sizes, read_sized
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.frontend.specs import read_signed, read_spec
 from morello.frontend.steps import places, read_schedule
-from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, SpecNode, TargetNode, span
+from morello.frontend.syntax import (
+    DeclarationNode,
+    FileNode,
+    LetNode,
+    ScheduleNode,
+    SpecNode,
+    TargetNode,
+    number_of,
+    span,
+)
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import BASE, Target
@@ -44,8 +53,7 @@ def parse(
     `profile` and `cpu` are those of `Registry.target`. Raises SourceError for any error in the text, MorelloError if
     `target`, `profile` or `cpu` is unknown.
     """
-    source = Source(filename, text)
-    nodes = syntax.parse_file(source)
+    source, nodes = _read(text, filename)
     declarations = [node for node in nodes if isinstance(node, DeclarationNode)]
     if not declarations:
         raise source.error(_START, "no specs", "declare one: spec NAME = Matmul(1×64×64×64, GL, GL, GL)")
@@ -98,6 +106,19 @@ def parse_schedule(text: str, target: Target, filename: str = "<text>") -> Sched
     """Read the statements of a schedule, without the braces around them. Raises SourceError."""
     source = Source(filename, text)
     return read_schedule(source, target, syntax.parse_statements(source))
+
+
+def _read(text: str, filename: str) -> tuple[Source, FileNode]:
+    """Return a file, with the sizes that it names. Raises SourceError for one that is named twice."""
+    source = Source(filename, text)
+    nodes = syntax.parse_file(source)
+    sizes = dict[str, int]()
+    for node in nodes:
+        if isinstance(node, LetNode):
+            if str(node.name) in sizes:
+                raise source.error(span(node.name), f"a second size {quoted(node.name)}", "give it another name")
+            sizes[str(node.name)] = number_of(source, node.size)
+    return attrs.evolve(source, sizes=sizes), nodes
 
 
 def _target(source: Source, nodes: FileNode) -> TargetNode | None:
@@ -190,8 +211,8 @@ def families(
 ) -> list[Family]:
     """Return the Specs of a file, in order. Raises what `parse` raises."""
     file = parse(text, filename=filename, target=target, profile=profile, cpu=cpu)
-    source = Source(filename, text)
-    nodes = [node for node in syntax.parse_file(source) if isinstance(node, DeclarationNode)]
+    source, nodes = _read(text, filename)
+    nodes = [node for node in nodes if isinstance(node, DeclarationNode)]
     return [_family(str(node.name), file.target, source, node.spec) for node in nodes]
 
 

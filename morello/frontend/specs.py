@@ -239,10 +239,6 @@ def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
             f"{len(text.numbers)} dimensions are more than the {_MAX_RANK} a tensor can have",
             "join adjacent dimensions into one",
         )
-    for token in text.numbers:
-        if token.type == "WORD":
-            hint = f"write a number, or `for {token} in 1..4096` after the Spec if the size is known at run time"
-            raise source.error(span(token), f"{quoted(token)} is not a size", hint)
     sizes = tuple(number_of(source, token) for token in text.numbers)
     for token, size in zip(text.numbers, sizes, strict=True):
         if size < 1:

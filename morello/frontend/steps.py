@@ -109,7 +109,7 @@ def _atom(source: Source, node: Token | Numbers | LayoutNode) -> Atom:
         return read_layout(source, node)
     if isinstance(node, Numbers):
         return tuple(number_of(source, token) for token in node.numbers)
-    if node.type == "INT":
+    if node.type == "INT" or str(node) in source.sizes:
         return number_of(source, node)
     if re.fullmatch("v[0-9]+", node):
         return Vector(number_of(source, node, node[1:]))

@@ -152,6 +152,14 @@ class TargetNode:
 
 
 @attrs.frozen
+class LetNode:
+    """`let k = 1024`."""
+
+    name: Token
+    size: Token
+
+
+@attrs.frozen
 class DeclarationNode:
     name: Token
     spec: SpecNode
@@ -166,7 +174,7 @@ class ScheduleNode:
     block: tuple[StatementNode, ...]
 
 
-FileNode: TypeAlias = tuple[TargetNode | DeclarationNode | ScheduleNode, ...]
+FileNode: TypeAlias = tuple[TargetNode | LetNode | DeclarationNode | ScheduleNode, ...]
 
 
 def span(first: Any, last: Any = None) -> Span:
@@ -183,7 +191,16 @@ _DIGITS = len(str(MAX_NUMBER))
 
 
 def number_of(source: Source, token: Token, digits: str | None = None) -> int:
-    """Return the number of a token, or of its part `digits`. Raises SourceError for one of more than 64 bits."""
+    """Return the number of a token, or of its part `digits`; of a name, that which the file gives it.
+
+    Raises SourceError for a name without a number, and for one of more than 64 bits.
+    """
+    if token.type == "WORD" and digits is None:
+        if str(token) not in source.sizes:
+            hint = f"write a number, or `let {token} = 1024` above"
+            hint += f"; if it is known at run time, `for {token} in 1..4096` after the Spec"
+            raise source.error(span(token), f"{quoted(token)} is not a size", hint)
+        return source.sizes[str(token)]
     text = (digits or str(token)).lstrip("0") or "0"
     # Check the length first: int() is slow for many digits, and rejects thousands.
     if len(text) > _DIGITS + 1 or abs(int(text)) > MAX_NUMBER:
@@ -216,6 +233,9 @@ class _Nodes(Transformer):
     def named(self, *parts: Token) -> TargetNode:
         name, *features = _of_type(parts, "WORD")
         return TargetNode(name, tuple(features))
+
+    def let(self, _keyword: Token, name: Token, size: Token) -> LetNode:
+        return LetNode(name, size)
 
     def declaration(self, _keyword: Token, name: Token, spec: SpecNode) -> DeclarationNode:
         return DeclarationNode(name, spec)
@@ -364,6 +384,7 @@ def _read(source: Source, read: Callable[[], T]) -> T:
 #: The name of each terminal in messages, in listing order.
 WORDS = {
     "TARGET": "`target NAME`",
+    "LET": "`let NAME = SIZE`",
     "SPEC": "`spec NAME = ...`",
     "SCHEDULE": "`schedule NAME { ... }`",
     "FOR": "`for ...`",

@@ -13,9 +13,9 @@ from morello.frontend import SourceError, parse, parse_schedule, parse_spec
 
 SPECS = [
     # Names
-    ("‹Mtmul›(1×4×4×4, GL, GL, GL)", "unknown operation 'Mtmul'", "did you mean 'Matmul'? operations are Add,"),
+    ("‹Mtmul›(1×4×4×4, GL, GL, GL)", "unknown operation 'Mtmul'", "did you mean 'Matmul'? operations are Abs,"),
     ("Compose([Matmul, ‹Fillzero›], [(4, GL)])", "unknown operation 'Fillzero'", "did you mean 'FillZero'?"),
-    ("Compose([Matmul, ‹Compose›], [(4, GL)])", "unknown operation 'Compose'", "operations are Add,"),
+    ("Compose([Matmul, ‹Compose›], [(4, GL)])", "unknown operation 'Compose'", "operations are Abs,"),
     ("Move(4, ‹L7›, GL)", "unknown memory level 'L7'", "tiny has the levels RF, VRF, L1, GL"),
     ("Move(4, (f32, ‹gl›), GL)", "unknown memory level 'gl'", "did you mean 'GL'? tiny has the levels"),
     ("Move(4, (‹f23›, GL), GL)", "unknown data type 'f23'", "did you mean 'f32'? data types are u8,"),
@@ -178,7 +178,7 @@ SPECS = [
     ("Move(4, GL‹]›", "unexpected ']'", "expected `,` or `)`; '(' at 1:5 is not closed yet"),
     ("Move(4×‹,› GL, L1)", "unexpected ','", "expected a name or a number; '(' at 1:5"),
     ("Move ‹4›×4", "unexpected '4'", "expected `(`"),
-    ("Move(‹GL›, L1)", "'GL' is not a size", "write a number, or `for GL in 1..4096` after the Spec"),
+    ("Move(‹GL›, L1)", "'GL' is not a size", "write a number, or `let GL = 1024` above"),
     ("Move(‹(›GL, L1)", "unexpected '('", "expected a shape such as 1×64×64×64"),
     ("(Move(4, GL, L1), ‹64›)", "unexpected '64'", "expected memory limits: `[64, 1024]` in bytes"),
     ("Move(4, (f32, ‹8›), L1)", "unexpected '8'", "expected a data type, memory level, layout, ua, cN or vN"),
@@ -234,7 +234,7 @@ STEPS = [
     (f"tile [1, ‹{10**30}›]", f"'{10**30}' is too large", "2^63"),
     (f"split ‹{10**30}›", f"'{10**30}' is too large", "2^63"),
     ("tile ‹[›1, 2", "'[' is never closed", "expected `,` or `]`"),
-    ("tile [1, ‹x›]", "unexpected 'x'", "expected a number"),
+    ("tile [1, ‹x›]", "'x' is not a size", "write a number, or"),
     (
         "synthesize ‹1›",
         "unexpected '1'",
@@ -284,14 +284,14 @@ FILES = [
     ("target tiny\n" + A + "schedule a for ‹tinny› { }", "unknown target 'tinny'", "did you mean 'tiny'? installed"),
     ("target tiny\n" + A + "schedule a for tiny, ‹{› }", "unexpected '{'", "expected a name"),
     ("target tiny\n" + A + "schedule a ‹of› tiny { }", "unexpected 'of'", "expected `for TARGET` or `{`"),
-    ("target tiny\n" + A + "schedule a {\n tile [‹x›]\n}", "unexpected 'x'", "expected a number or `]`"),
+    ("target tiny\n" + A + "schedule a {\n tile [‹x›]\n}", "'x' is not a size", "write a number, or"),
     ("target tiny\n" + A + "schedule a ‹{›\n tile [1]\n", "'{' is never closed", "`}`"),
     ("target tiny\n" + A + "‹sepc› b", "unexpected 'sepc'", "did you mean 'spec'? expected `target NAME`"),
     ("target tiny\nspec ‹=› Move(4, GL, L1)", "unexpected '='", "expected a name"),
     (
         "target tiny\n‹}›",
         "unexpected '}'",
-        "expected `target NAME`, `spec NAME = ...`, `schedule NAME { ... }`, `+` or",
+        "expected `target NAME`, `let NAME = SIZE`, `spec NAME = ...`, `schedule NAME { ... }`, `+` or",
     ),
 ]
 

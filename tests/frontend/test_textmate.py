@@ -17,7 +17,7 @@ GRAMMAR = json.loads((ROOT / "editors/vscode/syntaxes/morello.tmLanguage.json").
 PATTERNS = [(re.compile(one["match"], re.MULTILINE), one) for one in GRAMMAR["patterns"]]
 #: Terminals and how the scopes of their tokens begin; words have several.
 SCOPES = {
-    **dict.fromkeys(("TARGET", "SPEC", "SCHEDULE"), "keyword.declaration"),
+    **dict.fromkeys(("TARGET", "LET", "SPEC", "SCHEDULE"), "keyword.declaration"),
     **dict.fromkeys(("FOR", "SYNTHESIZE", "USING", "WITHOUT", "ALL_LAYOUTS", "LAYOUT"), "keyword.control"),
     **dict.fromkeys(("INT", "FLOAT", "STRIP"), "constant.numeric"),
     **dict.fromkeys(("TIMES", "EQUAL", "COLON"), "keyword.operator"),
@@ -26,6 +26,7 @@ SCOPES = {
 }
 EXTRA = """\
 target x86_avx2 + avx_vnni
+let rows = 4
 spec a = Scale[by=-1.5e-3](4x8×16, (bool, GL, layout[0, 1, 2p4]), GL, serial)
 schedule a for x86_avx2 { synthesize using [Tile] without [Select] with all layouts }
 """

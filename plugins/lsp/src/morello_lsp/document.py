@@ -15,7 +15,7 @@ from morello.ir.layout import NAMED
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 
-KEYWORDS = ("target", "spec", "schedule", "for", "serial", "synthesize", "using", "without", "layout")
+KEYWORDS = ("target", "let", "spec", "schedule", "for", "serial", "synthesize", "using", "without", "layout")
 #: Where a name is declared: `spec NAME`, `let NAME`.
 _DECLARED = r"^[ \t]*(?:spec|let)[ \t]+({name})\b"
 
@@ -98,5 +98,5 @@ def words(text: str, offset: int) -> list[str]:
         return [*KEYWORDS]
     levels, layouts = [level.name for level in target.levels], [*NAMED, "layout"]
     if text.count("{", 0, offset) > text.count("}", 0, offset):
-        return [*target.rewrites_by_name, "subschedule", *target.kernels_by_name, *levels, *layouts, *KEYWORDS[5:8]]
+        return [*target.rewrites_by_name, "subschedule", *target.kernels_by_name, *levels, *layouts, *KEYWORDS[6:9]]
     return [*KEYWORDS, *target.operations, *TYPES, *levels, *layouts]
