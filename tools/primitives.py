@@ -59,6 +59,7 @@ CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
 MIXED = ("bf16 → f32", "f32 → bf16", "f32 · bf16 → f32", "bf16 · f32 → f32", "u8 · i8 → i16", "u8 · i8 → i32")
 MIXED += ("i8 · i8 → i32", "u8 · u8 → i32", "i16 · i16 → i32", "u32 · u32 → f32")
 MIXED += ("u32 · u32 · f32 → f32", "f16 → f32", "f32 → f16", "f16 · f16 → f32", "f64 → f32", "f32 → f64")
+MIXED += (*(f"{one} → bool" for one in ALL), *(f"bool · {one} · {one} → {one}" for one in ALL))
 #: The types of graphs.
 FLOATS = ("f32", "bf16", "f16", "f64")
 GRAPHS = {

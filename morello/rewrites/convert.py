@@ -72,6 +72,6 @@ def _converted(logical: LogicalSpec) -> dict[int, DType]:
         return {}
     if op.reductions(rank):
         return {at: types[at].wide for at in writes if types[at].is_bits}
-    if len(reads) > 1 and len(writes) == 1 and not types[writes[0]].is_float:
-        return {at: types[writes[0]] for at in reads if types[at] != types[writes[0]]}
+    if len(reads) > 1 and len(writes) == 1 and not (types[writes[0]].is_float or types[writes[0]].is_bool):
+        return {at: types[writes[0]] for at in reads if not types[at].is_bool and types[at] != types[writes[0]]}
     return {}

@@ -116,9 +116,11 @@ def _float_expectations(
 
 
 def _whole(results: Sequence[BoundedResult]) -> bool:
-    """Return whether results are exact whole numbers."""
+    """Return whether results are exact whole numbers, or truth values."""
     return all(
-        np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values)) for one in results
+        one.dtype.is_bool
+        or np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values))
+        for one in results
     )
 
 

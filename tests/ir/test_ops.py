@@ -16,8 +16,9 @@ from morello.ir.dtypes import ALL, BF16, BOOL, F16, F32, I8, I32, U8
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation, by_name
 from morello.ir.ops.base import ErrorAnalysis
-from morello.ir.ops.binary import Add, Maximum, Mul
+from morello.ir.ops.binary import Add, Maximum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.compare import Comparison, Where
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVecScalar
@@ -31,7 +32,7 @@ from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod, Sum
-from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum
+from morello.ir.ops.scan import ArgMax, ArgMin, CumSum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -56,6 +57,9 @@ CONFIGURED: list[Operation] = [
     SoftmaxDenominatorAndMaxPerPart(of=5),
     Add(over=(0, 2)),
     Mul(over=(1,)),
+    Sub(over=(1,), over_lhs=(0, 2)),
+    Comparison(kind="LessEqual", over_lhs=(1,)),
+    Where(over=(0,), over_lhs=(1,), over_condition=(0, 1)),
     Gelu(form="tanh"),
     Scale(by=0.5),
     Shift(by=-0.75),
@@ -109,9 +113,10 @@ def inputs_of(op: Operation, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def types_of(op: Operation, shape: tuple[int, ...]) -> list:
-    if isinstance(op, (Gather, Arg)):
-        return [F32, I32, F32][: len(op.operands(len(shape)))]
-    return [*(op.only_types or [F32] * len(op.operands(len(shape))))]
+    """Return data types that the operation takes: F32 where it can be, else bool."""
+    count = len(op.operands(len(shape)))
+    kinds = [op.only_types] if op.only_types else product([F32, BOOL, I32], repeat=count)
+    return next([*each] for each in kinds if op.refusal(shape, each) is None)
 
 
 def by_tiles(op: Operation, shape: tuple[int, ...], dim: int, size: int, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -424,6 +429,11 @@ REFUSED = [
     (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
     (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),
     (Add(), (2, 3), [BOOL, BOOL, I8], "numbers, not for bool"),
+    (by_name("Less"), (2, 3), [I8, I32, BOOL], "i8 and i32 do not compare"),
+    (by_name("Less"), (2, 3), [F32, F32, F32], "it makes bool, not f32"),
+    (by_name("And"), (2, 3), [BOOL, I8, BOOL], "it is for bool, not for i8"),
+    (Where(), (2, 3), [I8, F32, F32, F32], "its condition is bool, not i8"),
+    (Where(), (2, 3), [BOOL, BOOL, F32, F32], "it chooses among bool and f32"),
     (Dequantize(), (1, 2, 3), [I8, F32, I8, F32], "weights are u8, two weights in each"),
     (Dequantize(bits=8), (1, 2, 3), [I8, F32, U8, F32], "zeros of the same type, not i8 and u8"),
     (Quantize(), (2,), [I32, F32, U8, U8], "src is i32, not a float"),

@@ -174,6 +174,11 @@ class Operation(ABC):
         """Return True if operands may be bool, as those of copies: all other operations are for numbers."""
         return self.error_analysis.copies
 
+    @property
+    def makes_bool(self) -> bool:
+        """Return True if results are bool, whatever the operands are."""
+        return False
+
     def refusal(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         """Return the error for an invalid shape or invalid data types, bool among them; None if both are valid."""
         if not self.takes_bool and any(dtype.is_bool for dtype in dtypes):

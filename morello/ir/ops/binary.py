@@ -1,10 +1,10 @@
-"""Add, Sub, Mul, Div, Maximum and Minimum: two tensors, value by value."""
+"""Add, Sub, Mul, Div, Maximum, Minimum, Pow and PRelu: two tensors, value by value."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 import numpy as np
@@ -22,33 +22,51 @@ from morello.ir.ops.base import (
     parameter,
     source_and_output,
 )
-from morello.ir.ops.common import AnyRank, as_type, convertible, floats_only
+from morello.ir.ops.common import EXP_ROUNDINGS, AnyRank, as_type, convertible, floats_only
 
 
-def check_over(op: Operation, _field: object, over: tuple[int, ...]) -> None:
+def check_over(op: Operation, field: attrs.Attribute[Any], over: tuple[int, ...]) -> None:
     """Raise SpecError unless `over` lists dimensions in order."""
     if list(over) != sorted(set(over)) or any(dim < 0 for dim in over):
         raise SpecError(
-            f"{op.name}: over={list(over)} is not an ascending list of dimensions",
+            f"{op.name}: {field.name}={list(over)} is not an ascending list of dimensions",
             "list each one once, in order, from 0",
         )
 
 
+def over_dims() -> Any:
+    """Declare a parameter with the dimensions along which an operand is repeated."""
+    return parameter(tuple, default=(), converter=tuple, validator=check_over)
+
+
+def missing_dims(op: Operation, names: Sequence[str], shape: Shape) -> SpecError | None:
+    """Return the error for parameters of these names with dimensions that a shape lacks; None if it has all."""
+    for name in names:
+        over = getattr(op, name)
+        if over and over[-1] >= len(shape):
+            message = f"{name}={list(over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
+            return SpecError(message, "leave out the others")
+    return None
+
+
 @attrs.frozen(cache_hash=True)
 class Binary(AnyRank):
-    """out[i...] = f(lhs[i...], rhs[i...]); rhs has size 1 in the dimensions `over`, along which it is repeated.
+    """out[i...] = f(lhs[i...], rhs[i...]). Operands are repeated along dimensions in which they have size 1.
+
+    Those of rhs are `over`, those of lhs `over_lhs`.
 
     Values are converted to the output's type first. Integers wrap around.
     """
 
     flops_per_point: ClassVar[int] = 1
 
-    over: tuple[int, ...] = parameter(tuple, default=(), converter=tuple, validator=check_over)
+    over: tuple[int, ...] = over_dims()
+    over_lhs: tuple[int, ...] = over_dims()
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        source, out = source_and_output(rank)
-        return (attrs.evolve(source, name="lhs"), flattened("rhs", rank, self.over), out)
+        _, out = source_and_output(rank)
+        return (flattened("lhs", rank, self.over_lhs), flattened("rhs", rank, self.over), out)
 
     @abstractmethod
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -57,13 +75,10 @@ class Binary(AnyRank):
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         lhs, rhs = (as_type(value, dtypes[-1] if dtypes else None) for value in inputs)
         with np.errstate(all="ignore"):
-            return [self.function(lhs, rhs)]
+            return [np.broadcast_to(self.function(lhs, rhs), shape)]
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
-        if self.over and self.over[-1] >= len(shape):
-            message = f"over={list(self.over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
-            return SpecError(message, "leave out the others")
-        return convertible(dtypes[:2], dtypes[2])
+        return missing_dims(self, ("over", "over_lhs"), shape) or convertible(dtypes[:2], dtypes[2])
 
 
 BinaryT = TypeVar("BinaryT", bound=Binary, covariant=True)
@@ -87,7 +102,7 @@ class AdditiveErrors(BinaryErrors[_Additive], of=_Additive):
     """Errors of sums: errors of both sides add up."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
-        return [errors[0] + errors[1]]
+        return [np.broadcast_to(errors[0] + errors[1], shape)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -118,7 +133,8 @@ class MulErrors(BinaryErrors[Mul], of=Mul):
     """Errors of products."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
-        return [(np.abs(inputs[0]) + errors[0]) * errors[1] + errors[0] * np.abs(inputs[1])]
+        bound = (np.abs(inputs[0]) + errors[0]) * errors[1] + errors[0] * np.abs(inputs[1])
+        return [np.broadcast_to(bound, shape)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -136,7 +152,7 @@ class DivErrors(BinaryErrors[Div], of=Div):
     """Errors of quotients."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
-        return [quotient_error(*inputs, *errors)]
+        return [np.broadcast_to(quotient_error(*inputs, *errors), shape)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -151,7 +167,7 @@ class ExtremumErrors(BinaryErrors[_Extremum], of=_Extremum):
         return [np.zeros(shape)]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
-        return [np.maximum(errors[0], errors[1])]
+        return [np.broadcast_to(np.maximum(errors[0], errors[1]), shape)]
 
     def roundings(self, shape: Shape) -> int:
         return 0
@@ -173,6 +189,55 @@ class Minimum(_Extremum):
         return np.minimum(lhs, rhs)
 
 
+@attrs.frozen(cache_hash=True)
+class Pow(Binary):
+    """out = lhs^rhs, as pow of C: 1 for an rhs of 0, NaN below 0 unless rhs is whole. Floats only."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.power(lhs, rhs)
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return super().check(shape, dtypes) or floats_only(dtypes)
+
+
+class PowErrors(ErrorAnalysis[Pow], of=Pow):
+    """Errors of an exponential of a product with a logarithm."""
+
+    def roundings(self, shape: Shape) -> int:
+        return 1
+
+    def inner_roundings(self, shape: Shape) -> int:
+        return EXP_ROUNDINGS
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        (base, power), (of_base, of_power) = inputs, errors
+        with np.errstate(all="ignore"):
+            change = np.log(base) - np.log(base - of_base)
+            logarithm = np.abs(power) * change + (np.abs(np.log(base)) + change) * of_power
+            bound = np.abs(np.power(base, power)) * np.expm1(logarithm)
+        exact = (of_base == 0) & (of_power == 0)
+        return [np.where(exact, 0.0, np.where(np.isnan(bound), np.inf, bound))]
+
+
+@attrs.frozen(cache_hash=True)
+class PRelu(Binary):
+    """out = lhs, or rhs · lhs below 0. Floats only."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.where(lhs < 0, rhs * lhs, lhs)
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return super().check(shape, dtypes) or floats_only(dtypes)
+
+
+class PReluErrors(BinaryErrors[PRelu], of=PRelu):
+    """Errors of products and copies."""
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        slope = np.maximum(np.abs(inputs[1]) + errors[1], 1)
+        return [np.broadcast_to(slope * errors[0] + np.abs(inputs[0]) * errors[1], shape)]
+
+
 def quotient_error(
     numerator: np.ndarray, denominator: np.ndarray, numerator_error: np.ndarray, denominator_error: np.ndarray
 ) -> np.ndarray:
@@ -183,4 +248,4 @@ def quotient_error(
         return np.where(bound == 0, 0.0, np.where(left > 0, bound / left, np.inf))
 
 
-OPERATIONS: tuple[Operation, ...] = (Add(), Sub(), Mul(), Div(), Maximum(), Minimum())
+OPERATIONS: tuple[Operation, ...] = (Add(), Sub(), Mul(), Div(), Maximum(), Minimum(), Pow(), PRelu())

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import F32, F64, DType, widest
+from morello.ir.dtypes import BOOL, F32, F64, DType, widest
 from morello.ir.numbers import NumT
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, memoized
 from morello.ir.ops.common import as_type
@@ -206,9 +206,16 @@ class Compose(Operation):
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
         """Return the data type of a stage's output: the one that a later stage reads, if there is only one.
 
-        Otherwise it is f64 or f32 if some operand is, else the output's type.
+        Otherwise it is f64 or f32 if some operand is, else the output's type. Truth values are bool; numbers for an
+        output of bool are floats, or of the first operand's type.
         """
+        if self.stages[stage].op.makes_bool:
+            return BOOL
         output = self._read_as(stage) or dtypes[-1]
+        if stage and output.is_bool:
+            numbers = [dtype for dtype in dtypes if not dtype.is_bool]
+            floats = any(dtype.is_float for dtype in numbers)
+            return widest(dtypes) if floats else numbers[0] if numbers else output
         return widest(dtypes) if stage and output.is_float and not {F32, F64}.isdisjoint(dtypes) else output
 
     @memoized

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ml_dtypes
 import pytest
 
-from morello.ir.dtypes import ALL, BF16, F16, F32, F64, I32, DType
+from morello.ir.dtypes import ALL, BF16, BOOL, F16, F32, F64, I32, DType
 from morello.ir.impl import Node
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.compare import Where
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.gather import Gather
@@ -43,7 +44,8 @@ SHAPES = {
 }
 CONFIGURED: list[Operation] = [
     Add(over=(0,)),
-    Maximum(over=(1,)),
+    Maximum(over=(1,), over_lhs=(0,)),
+    Where(over=(0,), over_lhs=(1,), over_condition=(0, 1)),
     Min(dim=(0, 1)),
     Mean(dim=(0, 1)),
     Prod(dim=(0, 1), accumulate=True),
@@ -80,7 +82,7 @@ CONFIGURED: list[Operation] = [
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart", "Concat"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 #: Operations whose C differs from one integer type to another.
-BY_SIGN = ("Maximum", "Max", "Min", "MaxPool", "Relu", "FillMin", "FillPosInf")
+BY_SIGN = ("Abs", "Less", "Maximum", "Max", "Min", "MaxPool", "Relu", "FillMin", "FillPosInf")
 #: Types as plugins declare them.
 FP8 = DType("f8e4m3", ml_dtypes.float8_e4m3fn), DType("f8e5m2", ml_dtypes.float8_e5m2)
 
@@ -98,7 +100,10 @@ def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
     found = [(dtype,) * count for dtype in same]
     if count > 1:
         found += [(*(F32,) * (count - 1), BF16), (*(F64,) * (count - 1), F16), (*(F16,) * (count - 1), F64)]
-    return [kinds for kinds in found if op.refusal(SHAPES[op.rank], kinds) is None]
+    # Conditions and results of comparisons are bool.
+    found += [each for one in found for each in ((*one[:-1], BOOL), (BOOL, *one[1:]))]
+    found += [(BOOL,) * count]
+    return [kinds for kinds in dict.fromkeys(found) if op.refusal(SHAPES[op.rank], kinds) is None]
 
 
 CASES = [(op, kinds) for op in OPS for kinds in dtypes_of(op)]

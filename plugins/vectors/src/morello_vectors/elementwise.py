@@ -12,10 +12,11 @@ from itertools import chain
 from string import Template
 from typing import Any
 
-from morello.ir.dtypes import ALL, F32, F64, DType
+from morello.ir.dtypes import ALL, BOOL, F32, F64, I32, DType
 from morello.ir.ops import BY_NAME
 from morello.ir.ops.base import Operation
-from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
+from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Pow, PRelu, Sub
+from morello.ir.ops.compare import Comparison, Logic, Not, Where
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.functions import Clip, Function, Tabled
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
@@ -23,7 +24,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, SCALAR
-from morello_vectors.convert import unsigned
+from morello_vectors.convert import scalar_as, unsigned
 from morello_vectors.instructions import instructions
 from morello_vectors.lanes import (
     ANY_FLOAT,
@@ -75,10 +76,16 @@ _TABLED = {
     "Elu": ("x < 0 ? $by * __builtin_expm1(x) : x", 2 * _CALL),
     "HardSigmoid": ("$by * x + $shift < 0 ? 0 : $by * x + $shift > 1 ? 1 : $by * x + $shift", 4),
 }
+_COMPARISONS = {"Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">=", "Equal": "==", "NotEqual": "!="}
+_LOGIC = {"And": "{lhs} & {rhs}", "Or": "{lhs} | {rhs}", "Xor": "{lhs} ^ {rhs}"}
 _GELU = {
     "erf": "0.5 * x * __builtin_erfc(x * -0.70710678118654752440)",
     "tanh": "x / (1 + __builtin_exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)))",
 }
+
+
+#: The C type of the bits of values of vectors a.
+BITS = "__typeof__(a > a)"
 
 
 class Greater(Maximum):
@@ -145,6 +152,32 @@ def _binary(site: KernelSite) -> str:
     return of_values(type(site.spec.op), "{lhs}", rhs, site.spec.states[2].dtype)
 
 
+def _compared(site: KernelSite) -> str:
+    """Return the template of a comparison of single values, in the wider of their types."""
+    types = [state.dtype.wide for state in site.spec.states[:2]]
+    kind = max(types, key=lambda dtype: dtype.bytes)
+    if site.operand(0).scalar() == site.operand(1).scalar() and not kind.is_float:
+        # Compilers warn of an integer that is compared with itself.
+        return f"{{out}} = {int('=' in _COMPARISONS[site.spec.op.name] and site.spec.op.name != 'NotEqual')};"
+    a, b = (
+        scalar_as(site, f"{{{name}}}", state.dtype, kind)
+        for name, state in zip(("lhs", "rhs"), site.spec.states, strict=False)
+    )
+    return f"{{out}} = (uint8_t)({a} {_COMPARISONS[site.spec.op.name]} {b});"
+
+
+def _chosen(site: KernelSite) -> str:
+    """Return the template of Where on single values."""
+    out = site.spec.states[3].dtype
+    lhs, rhs = (
+        f"{{{name}}}"
+        if state.dtype == out
+        else scalar_as(site, scalar_as(site, f"{{{name}}}", state.dtype, out.wide), out.wide, out)
+        for name, state in zip(("lhs", "rhs"), site.spec.states[1:], strict=False)
+    )
+    return f"{{out}} = {{condition}} ? {lhs} : {rhs};"
+
+
 def _scalar(name: str, op: Operation | type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
     """Return a kernel on single values; `printing` is its template or its `emit`."""
     return Microkernel(name=name, op=op, operands=(SCALAR,) * operands, shape=1, cost=costs(cycles), **printing)
@@ -167,6 +200,12 @@ SCALARS = (
     *(_scalar(f"Value{one}", _tabled(one), 2, cost, emit=in_doubles(_of_double)) for one, (_, cost) in _TABLED.items()),
     *(_scalar(f"Value{one}", Function(one), 2, 2, template=line(_sign)) for one in ("Abs", "Neg")),
     *(_scalar(f"Value{op.__name__}", op, 3, 5 if op is Div else 1, template=line(_binary)) for op in _BINARIES),
+    _scalar("ValuePow", Pow, 3, 3 * _CALL, emit=in_doubles("x = {lhs}; {out} = __builtin_pow(x, {rhs})")),
+    _scalar("ValuePRelu", PRelu, 3, 3, template=line("{lhs} < 0 ? {rhs} * {lhs} : {lhs}")),
+    _scalar("ValueComparison", Comparison, 3, 2, template=_compared),
+    _scalar("ValueLogic", Logic, 3, 1, template=lambda site: f"{{out}} = {_LOGIC[site.spec.op.name]};"),
+    _scalar("ValueNot", Not, 2, 1, template="{out} = !{src};"),
+    _scalar("ValueWhere", Where, 4, 3, template=_chosen),
     _scalar("ValueDivideVec", DivideVec, 2, 5, template=line("{x} / {y}")),
     _scalar("ValueDivideVecScalar", DivideVecScalar, 2, 5, template=line("{x} / {y}")),
 )
@@ -257,7 +296,50 @@ def _vector_function(place: Place) -> str:
     return f"{{out}} = {define(place.site, function_of(op), place.values)}({{src}}{constants});"
 
 
+def _vector_comparison(place: Place) -> str:
+    """Return a template that compares, and makes the bytes 0 and 1 of its mask."""
+    site, sign = place.site, _COMPARISONS[place.site.spec.op.name]
+    kind, truths = site.vector_type(place.dtype, place.values), site.vector_type(BOOL, place.values)
+    name = f"{site.spec.op.name.lower()}_{kind}"
+    text = f"return __builtin_convertvector(-(a {sign} b), {truths});"
+    site.helper(name, f"static inline {truths} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
+    return f"{{out}} = {name}({{lhs}}, {{rhs}});"
+
+
+def _vector_where(place: Place) -> str:
+    """Return a template that widens the bytes of the condition to a mask."""
+    site, dtype, values = place.site, place.dtype, place.values
+    kind, truths, name = site.vector_type(dtype, values), site.vector_type(BOOL, values), f"where_{dtype}x{values}"
+    wide = f"__builtin_convertvector(c, {BITS})"
+    if dtype.bytes == 4:
+        wide = instructions(site).widened(site, "c", BOOL, I32, values)
+    text = f"const {BITS} first = -({BITS}){wide};\n    return ({kind})((first & ({BITS})a) | (~first & ({BITS})b));"
+    site.helper(name, f"static inline {kind} {name}({truths} c, {kind} a, {kind} b) {{\n    {text}\n}}")
+    return f"{{out}} = {name}({{condition}}, {{lhs}}, {{rhs}});"
+
+
+def _vector_logic(place: Place) -> str:
+    return f"{{out}} = {_LOGIC[place.site.spec.op.name]};"
+
+
+def _vector_not(place: Place) -> str:
+    return f"{{out}} = {{src}} ^ {place.constant(1)};"
+
+
+def _vector_prelu(place: Place) -> str:
+    call = instructions(place.site).call(place.site, "pick", place.values, "first", "slope * x", "x")
+    kind = place.site.vector_type(F32, place.values)
+    text = f"const {place.site.vector_type(I32, place.values)} first = x < ({kind}){{0}};\n    return {call};"
+    name = place.site.helper(
+        f"prelu_{kind}", f"static inline {kind} prelu_{kind}({kind} x, {kind} slope) {{\n    {text}\n}}"
+    )
+    return f"{{out}} = {name}({{lhs}}, {{rhs}});"
+
+
 _ALL_TYPES = OperandPattern(levels=ANYWHERE)
+#: Truth values of numbers in vectors, as bytes: not in vector registers, which would hold more of them.
+_TRUTHS = OperandPattern(levels=("RF", "L1"), dtypes=("bool",))
+_TRUTHS_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=("bool",))
 
 
 def in_memory(spec: LogicalSpec) -> bool:
@@ -270,10 +352,10 @@ def _vector(
     operands: tuple[OperandPattern, ...],
     template: VectorTemplate,
     half_cycles: int | None = None,
-    single: int | None = None,
+    singles: tuple[int, ...] = (),
     streams: bool = False,
 ) -> tuple[Microkernel, ...]:
-    """Return kernels on vectors, where operand `single` may be one value.
+    """Return kernels on vectors, where operands `singles` may be one value.
 
     A vector costs `half_cycles`, or what the function of that name does. The first kernel is for registers and L1, the
     second, where the core `streams`, for large outputs in memory.
@@ -282,7 +364,6 @@ def _vector(
     def each(spec: LogicalSpec) -> int:
         return cycles(function_of(spec.op), width(spec, widest)) if half_cycles is None else half_cycles
 
-    singles = () if single is None else (single,)
     kernel = Microkernel(
         name=f"Vector{op.__name__ if isinstance(op, type) else op.name}",
         op=op,
@@ -305,7 +386,9 @@ def kernels(widest: int, streams: bool) -> tuple[Microkernel, ...]:
     tabled = [_tabled(name) for name in _TABLED if name != "Clip"]
     functions = (made(op, floats, _vector_function) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt, *tabled))
     signs = (made(Function(name), (_ALL_TYPES,) * 2, _vector_sign, 1) for name in ("Abs", "Neg"))
-    simple = (made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, single=1) for op in (Add, Sub, Mul, Maximum, Minimum))
+    simple = (
+        made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, singles=(0, 1)) for op in (Add, Sub, Mul, Maximum, Minimum)
+    )
     return (
         *made(Relu, (_ALL_TYPES,) * 2, _vector_relu, 1),
         *made(Scale, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
@@ -314,7 +397,12 @@ def kernels(widest: int, streams: bool) -> tuple[Microkernel, ...]:
         *chain.from_iterable(signs),
         *made(Clip, (ANY_FLOAT,) * 2, _vector_clip, 4),
         *chain.from_iterable(simple),
-        *made(Div, (ANY_FLOAT,) * 3, _vector_binary, DIVISION, single=1),
+        *made(Div, (ANY_FLOAT,) * 3, _vector_binary, DIVISION, singles=(0, 1)),
+        *made(PRelu, (FLOAT_ANYWHERE,) * 3, _vector_prelu, 3, singles=(0, 1)),
+        *made(Comparison, (_ALL_TYPES, _ALL_TYPES, _TRUTHS), _vector_comparison, 3, singles=(0, 1), streams=False),
+        *made(Logic, (_TRUTHS_ANYWHERE,) * 3, _vector_logic, 1, singles=(0, 1), streams=False),
+        *made(Not, (_TRUTHS_ANYWHERE,) * 2, _vector_not, 1, streams=False),
+        *made(Where, (_TRUTHS, *(_ALL_TYPES,) * 3), _vector_where, 4, singles=(0, 1, 2), streams=False),
         *made(DivideVec, (ANY_FLOAT,) * 2, "{x} = {x} / {y};", DIVISION, streams=False),
-        *made(DivideVecScalar, (ANY_FLOAT,) * 2, "{x} = {x} / {y};", DIVISION, single=0, streams=False),
+        *made(DivideVecScalar, (ANY_FLOAT,) * 2, "{x} = {x} / {y};", DIVISION, singles=(0,), streams=False),
     )

@@ -38,15 +38,21 @@ def whole(spec: LogicalSpec) -> TensorSpec:
     return max(zip(spec.operands, used, strict=True), key=lambda pair: pair[1])[0]
 
 
+def lane(spec: LogicalSpec) -> DType:
+    """Return the type of lanes: that of numbers, if there are any, which truth values are in as bytes."""
+    kinds = [state.dtype.wide for state in reversed(spec.states)]
+    return next((kind for kind in kinds if not kind.is_bool), kinds[0])
+
+
 def width(spec: LogicalSpec, widest: int) -> int:
     """Return values per vector: those of the vector registers, or of vectors of `widest` bytes without these."""
     sizes = [state.vector for state in spec.states if state.vector]
-    return sizes[0] if sizes else widest // spec.states[-1].dtype.wide.bytes
+    return sizes[0] if sizes else widest // lane(spec).bytes
 
 
 def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
     """Return True if all operands can be in lanes of one type, in vectors with equally many values."""
-    kinds = {state.dtype.wide for state in spec.states}
+    kinds = {state.dtype.wide for state in spec.states if not state.dtype.is_bool} or {lane(spec)}
     counts = {state.vector for state in spec.states if state.vector}
     return (
         len(kinds) == 1 and len(counts) < 2 and all(count * kind.bytes <= widest for count in counts for kind in kinds)
@@ -104,7 +110,7 @@ class Place:
     @property
     def dtype(self) -> DType:
         """Return the type of lanes."""
-        return self.site.spec.states[-1].dtype.wide
+        return lane(self.site.spec)
 
     def read(self, index: int, fill: float | int = 0) -> str:
         """Return the C expression of an operand's vector; lanes that do not count are `fill`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from morello.ir.ops import Operation
 from morello.ir.ops.binary import Binary
 from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.compare import Not, Truth, Where
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
@@ -60,6 +61,9 @@ MEANINGS: dict[type[Operation], Meaning] = {
     GroupedConv: products.conv,
     ConvTranspose: products.conv_transpose,
     Binary: elementwise.binary,
+    Truth: elementwise.truth,
+    Not: elementwise.negated,
+    Where: elementwise.where,
     DivideVec: elementwise.divide,
     DivideVecScalar: elementwise.divide,
     ToBytes: elementwise.to_bytes,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from morello.ir.ops import Operation
-from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Sub
+from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Pow, PRelu, Sub
+from morello.ir.ops.compare import Not, Truth, Where
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.functions import Tabled
 from morello.ir.ops.quantize import Quantize, ToBytes
@@ -15,6 +16,9 @@ from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
 
 _OPERATORS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/"}
+#: Operators whose results are truth values, by name.
+_TRUTHS = {"Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">=", "Equal": "==", "NotEqual": "!="}
+_TRUTHS |= {"And": "&", "Or": "|", "Xor": "^"}
 _COMPARISONS: dict[type[Operation], str] = {Maximum: ">", Minimum: "<"}
 #: Functions of a double x.
 _FUNCTIONS: dict[type[Operation], str] = {
@@ -56,8 +60,9 @@ _GELU = {
 
 def knows(op: Operation) -> bool:
     """Return True if an elementwise operation is one of these."""
-    tabled = isinstance(op, Tabled) and op.name in _TABLED
-    return tabled or type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale, Shift)
+    if isinstance(op, (Tabled, Truth)):
+        return op.name in (*_TABLED, *_TRUTHS)
+    return type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale, Shift, Pow, PRelu, Not)
 
 
 def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
@@ -85,7 +90,7 @@ def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
 def binary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
     assert isinstance(op, Binary)
     lhs, rhs, out = values
-    points = [dims, at(dims, op.over)]
+    points = [at(dims, op.over_lhs), at(dims, op.over)]
     if type(op) in _COMPARISONS:
         kind = compared(out)
         a, b = (one.read(kind, *point) for one, point in zip((lhs, rhs), points, strict=True))
@@ -94,6 +99,11 @@ def binary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
             out.write(f"({first(out, 'a', _COMPARISONS[type(op)], 'b')} ? a : b)", *dims),
         ]
     a, b = (one.read(out.type_of_sums, *point) for one, point in zip((lhs, rhs), points, strict=True))
+    if isinstance(op, Pow):
+        a, b = (one.read("double", *point) for one, point in zip((lhs, rhs), points, strict=True))
+        return [out.write(f"pow({a}, {b})", *dims)]
+    if isinstance(op, PRelu):
+        return [f"{out.type_of_sums} x = {a};", out.write(f"(x < 0 ? {b} * x : x)", *dims)]
     return [out.write(f"{a} {_OPERATORS[type(op)]} {b}", *dims)]
 
 
@@ -109,6 +119,30 @@ def to_bytes(op: Operation, values: Sequence[Value], dims: Sequence[str], shape:
         f"double q = (scaled == scaled ? rint(scaled) : 0) + {zero.read('double', *point)};",
         f"{out.element(*dims)} = {chosen};",
     ]
+
+
+def _compared(op: Binary, values: Sequence[Value], points: Sequence[Sequence[str]]) -> str:
+    """Return the C expression of a comparison, in double if a value is, else in float or in the integers' type."""
+    types = {one.dtype.wide.c_name for one in values[:2]}
+    kind = "double" if "double" in types else types.pop()
+    a, b = (one.read(kind, *point) for one, point in zip(values, points, strict=False))
+    return f"({a} {_TRUTHS[op.name]} {b})"
+
+
+def truth(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Binary)
+    return [values[2].write(_compared(op, values, [at(dims, op.over_lhs), at(dims, op.over)]), *dims)]
+
+
+def negated(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    return [values[1].write(f"!{values[0].element(*dims)}", *dims)]
+
+
+def where(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Where)
+    condition, lhs, rhs, out = values
+    a, b = (one.read(out.type_of_sums, *at(dims, over)) for one, over in ((lhs, op.over_lhs), (rhs, op.over)))
+    return [out.write(f"({condition.element(*at(dims, op.over_condition))} ? {a} : {b})", *dims)]
 
 
 def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
