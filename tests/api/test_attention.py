@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import morello
+from morello.api.functions import calls
 from morello.errors import ArgumentError
 from morello.host import missing_features
 from morello.plugins.registry import installed
@@ -77,6 +79,60 @@ def test_boolean_masks_and_rows_without_keys(runs: None) -> None:
     made = ANY.attention(q, k, v, attn_mask=kept, **FAST)
     assert np.isnan(made[2]).all()
     np.testing.assert_allclose(made, attention(q, k, v, kept), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 5, 7, 9])
+def test_causal_rows(runs: None, rows: int) -> None:
+    q, k, v = normal(2, 4, rows, 8), normal(2, 2, 7, 8, seed=1), normal(2, 2, 7, 4, seed=2)
+    at, keys = np.arange(7 - rows, 7)[:, None], np.arange(7)
+    made = morello.attention(q, k, v, causal=True, **FAST)
+    np.testing.assert_allclose(made, attention(q, k, v, keys <= at), atol=1e-5)
+    add = normal(5, 7, seed=3) if rows == 5 else np.zeros((1, 7), np.float32)
+    made = morello.attention(q, k, v, mask=add, causal=True, window=3, **FAST)
+    np.testing.assert_allclose(made, attention(q, k, v, (keys <= at) & (keys > at - 3), add), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_growing_cache_needs_few_kernels(runs: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_kernels", kernels := {})
+    q, k, v = normal(1, 4, 3, 8), normal(1, 2, 80, 8, seed=1), normal(1, 2, 80, 4, seed=2)
+    lengths = range(61, 71)
+    for length in lengths:
+        at, keys = np.arange(length - 3, length)[:, None], np.arange(length)
+        used = q, k[:, :, :length], v[:, :, :length]
+        add = normal(80, seed=3)
+        made = morello.attention(q, k, v, causal=True, length=length, **FAST)
+        np.testing.assert_allclose(made, attention(*used, keys <= at), atol=1e-5)
+        made = morello.attention(q, k, v, mask=add, length=length, **FAST)
+        np.testing.assert_allclose(made, attention(*used, add=add[:length]), atol=1e-5)
+    assert len(kernels) == 4
+
+
+@pytest.mark.slow
+def test_scores_of_bf16_are_f32(runs: None) -> None:
+    q, k, v = (normal(*shape).astype(ml_dtypes.bfloat16) for shape in ((3, 64), (9, 64), (9, 4)))
+    expected, out = attention(q, k, v), np.zeros((3, 4), np.float32)
+    for given, error in ((None, 2**-8), (out, 1e-5)):
+        for mask in (None, np.zeros((3, 9), ml_dtypes.bfloat16)):
+            made = morello.attention(q, k, v, mask=mask, out=given, **FAST)
+            np.testing.assert_allclose(made.astype(np.float32), expected, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ANY.attention(x, x[:2], x[:2], is_causal=True), "in torch the first row uses the first key"),
+        (lambda x: ANY.attention(x, x, x, window=2), "pass causal=True"),
+        (lambda x: ANY.attention(x, x, x, causal=True, window=-1), "a number of keys, or 0 for all"),
+        (lambda x: ANY.attention(x, x, x, length=4), "it is a number of keys"),
+        (lambda x: ANY.attention(x, x, x, length=1.0), "it is a number of keys"),
+    ],
+)
+def test_wrong_parameters_are_errors(call: Any, message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        call(normal(3, 8))
+    assert message in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_unknown_options_name_the_functions_own() -> None:
         (lambda x: any_of.gelu(x, approximately="tanh"), "gelu has no option", "did you mean 'approximate'?"),
         (lambda x: any_of.matmul(x, x, treads=1), "matmul has no option", "did you mean 'threads'?"),
         (lambda x: any_of.layer_norm(x, x, x, keepdim=True), "layer_norm has no option", "its options are eps, out"),
-        (lambda x: any_of.attention(x, x, x, is_causal=True), "attention has no is_causal", "leave it out"),
+        (lambda x: any_of.attention(x, x, x, dropout_p=0.1), "attention has no dropout_p", "leave it out"),
     ):
         with pytest.raises(ArgumentError, match=message) as caught:
             call(values(2, 2))

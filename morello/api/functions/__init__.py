@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from morello.api.functions.attention import added, plan_attention
+from morello.api.functions.attention import NAMES, attention_arrays, check_is_causal, plan_attention
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
 from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
@@ -37,12 +37,12 @@ class GeluOptions(FunctionOptions, total=False):
 
 
 class AttentionOptions(FunctionOptions, total=False):
-    """`attn_mask` is torch's name of `mask`, `enable_gqa` needless; the others are options with their only values."""
+    """Options of torch: `attn_mask` is `mask`, `is_causal` is `causal` for as many rows as keys."""
 
     attn_mask: Any
     enable_gqa: bool
     dropout_p: Literal[0]
-    is_causal: Literal[False]
+    is_causal: bool
 
 
 def einsum(expression: str, /, *arrays: Any, out: Any = None, **options: Unpack[FunctionOptions]) -> Any:
@@ -106,7 +106,10 @@ def attention(
     v: Any,
     *,
     mask: Any = None,
+    causal: bool = False,
     scale: float | None = None,
+    window: int = 0,
+    length: int | None = None,
     out: Any = None,
     **options: Unpack[AttentionOptions],
 ) -> Any:
@@ -114,10 +117,17 @@ def attention(
 
     Along axis -3, the heads, q may have a multiple of k and v: heads in a row then share one of them. A mask is
     broadcast to …×m×n. A boolean one is true where a row uses a key; a row without keys is NaN.
+
+    If `causal`, the rows are the last m positions of keys, and use the keys up to their own, or with `window` the last
+    of these. With `length`, the first `length` keys are all there are, as in a cache; values of others are finite.
     """
     mask = options.pop("attn_mask", None) if mask is None else mask
     options.pop("enable_gqa", None)
-    return call(_ATTENTION, (scale,), (q, k, v) if mask is None else (q, k, v, added(mask)), out, options)
+    if options.pop("is_causal", False):
+        check_is_causal(q, k)
+        causal = True
+    given = attention_arrays(q, k, v, mask, causal, window, length)
+    return call(_ATTENTION, (scale, window, NAMES[len(given)]), given, out, options)
 
 
 def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
@@ -136,4 +146,4 @@ _SOFTMAX = Function("softmax", plan_softmax, ("axis",), torch={"dim": "axis"})
 _GELU = Function("gelu", plan_gelu, ("form",), torch={"approximate": "form"})
 _LAYER_NORM = Function("layer_norm", plan_layer_norm, ("eps",))
 _CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups"))
-_ATTENTION = Function("attention", plan_attention, ("scale",), lacking=("dropout_p", "is_causal"))
+_ATTENTION = Function("attention", plan_attention, ("scale", "window"), lacking=("dropout_p",))

@@ -1,11 +1,14 @@
-"""Plans of attention: heads that share keys and values are further rows, and a mask is added to the scores."""
+"""Plans of attention: heads that share keys and values are further rows; masks are operands.
+
+A mask is added to the scores; positions of rows and keys mask them as `CausalMask` does.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,64 +17,134 @@ from morello.api.functions.calls import FunctionPlan
 from morello.api.functions.conversion import as_array
 from morello.api.functions.views import ArrayView, result_like
 from morello.errors import ArgumentError
-from morello.ir.ops import ComposeStage, arranged
+from morello.ir.ops import ComposeStage, Operation, arranged
 from morello.ir.ops.binary import Add
+from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Scale
+from morello.run.dlpack import to_library_of
 
+#: The names of the arrays, by their number.
+NAMES = {
+    len(names): names
+    for positioned in ((), ("rows", "columns"))
+    for masked in ((), ("mask",))
+    for names in [("q", "k", "v", *masked, *positioned)]
+}
 #: Groups of axes: the batch, rows and columns.
 Groups = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
-def added(mask: Any) -> Any:
-    """Return what a mask adds to the scores: 0 where a boolean one is true, else −∞; other masks unchanged."""
+def check_is_causal(q: Any, k: Any) -> None:
+    """Raise ArgumentError where torch's `is_causal` is not `causal`."""
+    rows, keys = np.shape(q)[-2:-1], np.shape(k)[-2:-1]
+    if rows != keys:
+        hint = "with causal=True the last row uses the last key; in torch the first row uses the first key"
+        raise ArgumentError(f"attention: is_causal with q of shape {np.shape(q)} and k {np.shape(k)}", hint)
+
+
+def attention_arrays(
+    q: Any, k: Any, v: Any, mask: Any, causal: bool, window: int, length: int | None
+) -> tuple[Any, ...]:
+    """Return the arrays of a call: q, k, v, a mask of floats if there is one, and positions if they mask keys.
+
+    Of a cache with `length`, a kernel reads at least so many keys, and one of four numbers in an octave: a growing
+    `length` needs few kernels. Raises ArgumentError if the arguments do not fit.
+    """
+    mask = _added(mask, as_array(q).dtype.itemsize == 2 and not causal and length is None)
+    if window and not causal:
+        raise ArgumentError(f"attention: window={window} of rows that are not causal", "pass causal=True")
+    if not causal and length is None:
+        return (q, k, v) if mask is None else (q, k, v, mask)
+    shared = _shared_heads(np.shape(q), np.shape(k), np.shape(v))
+    rows, keys = np.shape(q)[-2], np.shape(k)[-2]
+    count = keys if length is None else int(length) if isinstance(length, Integral) else -1
+    if not min(1, keys) <= count <= keys:
+        raise ArgumentError(f"attention: length is {length!r}, and k has shape {np.shape(k)}", "it is a number of keys")
+    step = max(32, (1 << count.bit_length() - 1) // 4)
+    used = keys if length is None else min(keys, -(-count // step) * step)
+    if used < keys:
+        mask = mask[..., :used] if mask is not None and np.shape(mask)[-1:] == (keys,) else mask
+        k, v = k[..., :used, :], v[..., :used, :]
+    at = np.arange(count - rows, count) if causal else np.full(rows, count - 1)
+    positions = np.tile(at.astype(np.int32), shared), np.arange(used, dtype=np.int32)
+    give = to_library_of(q)
+    return (q, k, v, *(() if mask is None else (mask,)), *(map(give, positions) if give else positions))
+
+
+def _added(mask: Any, narrow: bool) -> Any:
+    """Return what a mask adds to the scores: 0 where a boolean one is true, else −∞; floats of 16 bits in f32.
+
+    Without a mask and with `narrow` operands, this is 0: scores between operands of 16 bits alone would be of 16 bits.
+    """
+    if mask is None:
+        return np.zeros((1, 1), np.float32) if narrow else None
     array = as_array(mask)
-    return np.where(array, np.float32(0), np.float32(-np.inf)) if array.dtype == np.bool_ else mask
+    if array.dtype == np.bool_:
+        return np.where(array, np.float32(0), np.float32(-np.inf))
+    return array.astype(np.float32) if array.dtype.itemsize == 2 else mask
 
 
-def plan_attention(scale: float | None, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> FunctionPlan:
-    """Return the plan of `attention` for q, k, v and perhaps a mask. Raises ArgumentError if they do not fit."""
-    names = ("q", "k", "v", "mask")[: len(arrays)]
-    seen = [ArrayView.of(array, f"attention: {name}") for array, name in zip(arrays, names, strict=True)]
-    q, k, v = (one.shape for one in seen[:3])
+def plan_attention(
+    scale: float | None, window: int, names: tuple[str, ...], arrays: Sequence[np.ndarray], out: np.ndarray | None
+) -> FunctionPlan:
+    """Return the plan of `attention`; `names` are those of the arrays. Raises ArgumentError if they do not fit."""
+    given = {name: ArrayView.of(array, f"attention: {name}") for name, array in zip(names, arrays, strict=True)}
+    q, k, v = (given[name].shape for name in "qkv")
     shared = _shared_heads(q, k, v)
     factor = 1 / math.sqrt(q[-1]) if scale is None else scale
     if not isinstance(factor, Real) or not math.isfinite(factor):
         raise ArgumentError(f"attention: scale is {scale!r}", "it is a number")
-    y = result_like("attention", seen[0].dtype, (*q[:-1], v[-1]), out)
-    batch = range(len(q) - 2)
-    rows = [len(q) - 2]
-    query, result = seen[0], y
+    if not isinstance(window, Integral) or not 0 <= window < 2**31:
+        raise ArgumentError(f"attention: window is {window!r}", "it is a number of keys, or 0 for all")
+    y = result_like("attention", given["q"].dtype, (*q[:-1], v[-1]), out)
+    batch, rows = range(len(q) - 2), [len(q) - 2]
+    query, result = given["q"], y
     if shared > 1:
         query, result = (one.split(len(q) - 3, k[-3]) for one in (query, y))
         rows = [len(q) - 2, len(q) - 1]
     wide, narrow = (batch, rows, [rows[-1] + 1]), (batch, [len(q) - 2], [len(q) - 1])
     # The right operand of the first product is d×n, the transpose of k.
-    inputs = [
-        _operand("q", query, wide),
-        _operand("k", seen[1], (batch, narrow[2], narrow[1])),
-        _operand("v", seen[2], narrow),
-    ]
+    operands = {
+        "q": _operand("q", query, wide),
+        "k": _operand("k", given["k"], (batch, narrow[2], narrow[1])),
+        "v": _operand("v", given["v"], narrow),
+    }
     made = _operand("out", result, wide)
-    (batches, m, d), (_, n, e) = inputs[0].shape, inputs[2].shape
-    stages = [(Matmul(), 4, (~1, 2)), (Softmax(), 3, (~2,)), (Scale(by=float(factor)), 3, (~3,)), (Matmul(), 4, (0, 1))]
-    if len(seen) > 3:
-        scores = (*query.shape[:-1], n)
-        inputs.append(_mask(seen[3], (*q[:-1], n), scores, wide))
-        over = [dim for dim, (own, size) in enumerate(zip(inputs[3].shape, (batches, m, n), strict=True)) if own < size]
-        stages[2:] = [(Add(over=tuple(over)), 3, (~3, 3)), (stages[2][0], 3, (~4,)), stages[3]]
-    graph = arranged([ComposeStage(*stage) for stage in stages])
+    (batches, m, d), (_, n, e) = operands["q"].shape, operands["v"].shape
+    steps: list[tuple[Operation, tuple[str, ...]]] = [(Scale(by=float(factor)), ())]
+    if "mask" in given:
+        operands["mask"] = mask = _mask(given["mask"], (*q[:-1], n), (*query.shape[:-1], n), wide)
+        over = [dim for dim, (own, size) in enumerate(zip(mask.shape, (batches, m, n), strict=True)) if own < size]
+        steps.append((Add(over=tuple(over)), ("mask",)))
+    if "rows" in given:
+        operands["rows"] = given["rows"].grouped([[0], []]).repeated(batches)
+        operands["columns"] = given["columns"].grouped([[], [], [0]])
+        steps.append((CausalMask(window=int(window)), ("rows", "columns")))
+    graph = arranged(_stages(steps, names))
+    inputs = tuple((place, operands[name]) for place, name in enumerate(names))
     return FunctionPlan(
         "attention",
         graph.compose,
         (batches, m, n, e, d),
-        tuple(enumerate(inputs)),
+        inputs,
         made,
         y.shape,
         (*names, "y"),
-        (*graph.inputs, len(seen)),
+        (*graph.inputs, len(names)),
     )
+
+
+def _stages(steps: Sequence[tuple[Operation, tuple[str, ...]]], names: tuple[str, ...]) -> list[ComposeStage]:
+    """Return the stages of attention, in which `steps` run one after another on the scores, with further inputs."""
+    q, k, v = map(names.index, "qkv")
+    between = [
+        ComposeStage(op, 3, (~number, *map(names.index, more)))
+        for number, (op, more) in enumerate(reversed(steps), start=3)
+    ]
+    head = [ComposeStage(Matmul(), 4, (~1, v)), ComposeStage(Softmax(), 3, (~2,))]
+    return [*head, *between, ComposeStage(Matmul(), 4, (q, k))]
 
 
 def _shared_heads(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> int:

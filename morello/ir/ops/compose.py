@@ -206,8 +206,8 @@ class Compose(Operation):
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
         """Return the data type of a stage's output: the one that a later stage reads, if there is only one.
 
-        Otherwise it is f64 or f32 if some operand is, else the output's type. Truth values are bool; numbers for an
-        output of bool are floats, or of the first operand's type.
+        Otherwise it is f64 or f32 if some operand is, f32 if some operation writes that alone, else the output's type.
+        Truth values are bool; numbers for an output of bool are floats, or of the first operand's type.
         """
         if self.stages[stage].op.makes_bool:
             return BOOL
@@ -216,7 +216,12 @@ class Compose(Operation):
             numbers = [dtype for dtype in dtypes if not dtype.is_bool]
             floats = any(dtype.is_float for dtype in numbers)
             return widest(dtypes) if floats else numbers[0] if numbers else output
-        return widest(dtypes) if stage and output.is_float and not {F32, F64}.isdisjoint(dtypes) else output
+        wide = self._writes_f32 or not {F32, F64}.isdisjoint(dtypes)
+        return widest(dtypes) if stage and output.is_float and wide else output
+
+    @property
+    def _writes_f32(self) -> bool:
+        return any(stage.op.only_types is not None and stage.op.only_types[-1] == F32 for stage in self.stages)
 
     @memoized
     def _read_as(self, stage: int) -> DType | None:

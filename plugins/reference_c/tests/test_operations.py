@@ -11,6 +11,7 @@ from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Where
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
@@ -52,6 +53,7 @@ CONFIGURED: list[Operation] = [
     ArgMin(dim=0),
     CumSum(dim=0, reverse=True, exclusive=True),
     Broadcast(0),
+    CausalMask(window=2),
     Softmax(0),
     SoftmaxDenominatorAndMax(0, accumulate=True),
     SoftmaxDenominatorAndMaxPerPart(of=9),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from morello.plugins import Microkernel
 from morello_vectors import (
+    causal,
     conv,
     dot,
     elementwise,
@@ -41,13 +42,14 @@ _SCALARS = (
     *conv.SCALARS,
     *fill.PADDING,
     *random.SCALARS,
+    *causal.SCALARS,
     *quantized.SCALARS,
     *to_bytes.SCALARS,
 )
 
 
 #: Modules of kernels that depend on the widest vectors alone.
-_FAMILIES = (reduce, scan, softmax, rows, pool, random, to_bytes)
+_FAMILIES = (reduce, scan, softmax, rows, pool, random, causal, to_bytes)
 
 
 def kernels(vectors: Sequence[int], registers: int, families: Families | None = None) -> tuple[Microkernel, ...]:

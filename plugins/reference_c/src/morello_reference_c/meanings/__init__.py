@@ -10,6 +10,7 @@ from __future__ import annotations
 from morello.ir.ops import Operation
 from morello.ir.ops.binary import Binary
 from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Not, Truth, Where
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
@@ -76,6 +77,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Sum: reductions.total,
     Mean: reductions.total,
     Prod: reductions.total,
+    CausalMask: softmax.causal_mask,
     Softmax: softmax.softmax,
     SoftmaxComplete: softmax.complete,
     SoftmaxDenominator: softmax.denominator,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.ir.ops import Operation
+from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
     SoftmaxDenominator,
@@ -16,6 +17,18 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello_reference_c.meanings.common import at, loop
 from morello_reference_c.values import Value
+
+
+def causal_mask(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, CausalMask)
+    scores, rows, columns, out = values
+    b, m, n = dims
+    row, column = rows.read("int64_t", b, m, "0"), columns.read("int64_t", "0", "0", n)
+    kept = "column <= row" + (f" && column > row - {op.window}" if op.window else "")
+    return [
+        f"int64_t row = {row}, column = {column};",
+        out.write(f"({kept} ? {scores.read('float', *dims)} : -INFINITY)", *dims),
+    ]
 
 
 def softmax(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
