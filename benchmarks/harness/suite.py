@@ -45,6 +45,12 @@ def _matmul(
     )
 
 
+def _dense(m: int, k: int, n: int) -> Problem:
+    """Return a product with constant weights, which all may pack beforehand."""
+    sizes = f"{m}³" if m == k == n else f"{m}×{k}×{n}"
+    return _matmul("constants", 1, m, k, n, name=f"constant {sizes}", layouts=["row_major, constant"], packed=True)
+
+
 def _low() -> Iterable[Problem]:
     """Yield products of other types than f32."""
     bf16 = ("bf16", "bf16", "f32")
@@ -135,6 +141,9 @@ _ALL = [
     _matmul("batches", 16, 64, 64, 64),
     _matmul("batches", 12, 197, 197, 64),
     *_low(),
+    *(_dense(size, size, size) for size in (128, 512, 1024)),
+    *(_dense(m, 768, n) for m in (32, 128, 197) for n in (768, 3072)),
+    *(_dense(m, 4096, 4096) for m in (1, 32)),
     _rows("softmax", "Softmax", 1024, 1024),
     _rows("softmax", "Softmax", 64, 16384),
     _transpose(1024),
