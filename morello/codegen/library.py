@@ -115,12 +115,19 @@ class CFunction:
     @cached_property
     def packs(self) -> tuple[CFunction, ...]:
         """Return the functions that pack constants; the one for a target packs for the program of that target."""
-        targets = [target for target, _ in self.variants]
-        first, *_ = self.programs
-        return tuple(
-            CFunction(self.name + one.name.removeprefix(first.name), tuple(zip(targets, same, strict=True)))
-            for one, *same in zip(first.packs, *(program.packs for program in self.programs), strict=True)
-        )
+        found: list[CFunction] = []
+        for number, first in enumerate(self.programs[0].packs):
+            name = self.name + first.name.removeprefix(self.programs[0].name)
+            variants = [(target, program.packs[number]) for target, program in self.variants]
+            if len(variants) > 1:
+                # Each target has a layout of its own.
+                made = [(*one.parameters[:-1], attrs.evolve(one.parameters[-1], pack=name)) for _, one in variants]
+                variants = [
+                    (target, attrs.evolve(one, parameters=parameters))
+                    for (target, one), parameters in zip(variants, made, strict=True)
+                ]
+            found.append(CFunction(name, tuple(variants)))
+        return tuple(found)
 
     @property
     def _words(self) -> list[str]:

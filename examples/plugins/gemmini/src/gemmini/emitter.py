@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from morello.plugins import CEmitter, EmitError, Impl, Program, Signature, Target
@@ -13,8 +14,15 @@ class GemminiEmitter(CEmitter):
     includes = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
     memories = MappingProxyType({"SPAD": "gemmini.scratchpad", "ACC": "gemmini.accumulator"})
 
-    def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
-        program = super().emit(impl, target, name, signature)
+    def emit(
+        self,
+        impl: Impl,
+        target: Target,
+        name: str,
+        signature: Signature | None = None,
+        packs: Mapping[int, Impl] = MappingProxyType({}),
+    ) -> Program:
+        program = super().emit(impl, target, name, signature, packs)
         if program.parallel:
             raise EmitError(f"{name} has parallel loops, and there is one array", "tile without `parallel`")
         return program
