@@ -88,8 +88,9 @@ class TargetInfo:
     """The declarations of a target by the plugin that owns it.
 
     `layouts(dtype, rank)` lists the layouts that search may give to new buffers, and `offers(layout, buffer)` says to
-    which of those that moves make: to all, if it is None. `casts` are the conversions that search may make on a move;
-    `cpu_features` what a machine must have to run the code, in the names that `/proc/cpuinfo` uses on x86.
+    which of those that moves make: to all, if it is None. `constants(dtype, rank)` lists more layouts, for constants
+    alone. `casts` are the conversions that search may make on a move; `cpu_features` what a machine must have to run
+    the code, in the names that `/proc/cpuinfo` uses on x86.
     `cost_unit` is the name of the unit of costs, such as "tenths of a cycle", and `units_per_cycle` their number in a
     cycle, 10; both are for display, and optional if costs are not times.
 
@@ -103,6 +104,7 @@ class TargetInfo:
     description: str
     layouts: Callable[[DType, int], Sequence[Layout]]
     offers: Callable[[Layout, NewBuffer], bool] | None = None
+    constants: Callable[[DType, int], Sequence[Layout]] | None = None
     casts: frozenset[tuple[str, str]] = frozenset()
     cpu_features: tuple[str, ...] = ()
     cost_unit: str = ""

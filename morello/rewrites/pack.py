@@ -45,9 +45,11 @@ class Pack(PipelineRewrite[Constants]):
         if not isinstance(op, Constants):
             return
         first = op.constants[0]
-        buffer = NewBuffer(op.of, logical.declared[first], False)
-        for layout in target.layouts_of(buffer, logical.states[first].dtype):
-            yield cls(first, layout_name(layout, len(buffer.operand.dims)) or layout)
+        one, dtype, more = logical.declared[first], logical.states[first].dtype, target.info.constants
+        rank = len(one.dims)
+        offered = target.layouts_of(NewBuffer(op.of, one, False), dtype)
+        for layout in (*offered, *(more(dtype, rank) if more else ())):
+            yield cls(first, layout_name(layout, rank) or layout)
 
     def without_buffers(self) -> Self:
         return attrs.evolve(self, layout="row_major")

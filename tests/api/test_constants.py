@@ -18,6 +18,7 @@ from morello.errors import ArgumentError, EmitError, Inapplicable
 from morello.frontend.diagnostics import SourceError
 from morello.frontend.graphs import parse_operation
 from morello.ir.impl import cost_and_peak
+from morello.ir.layout import Dynamic, Layout, Packed
 from morello.ir.spec import Spec
 from morello.rewrites.pack import Pack, packed
 from morello.search.session import SearchSession
@@ -197,3 +198,10 @@ def test_a_library_packs_and_uses_by_the_same_choice_of_a_target(tmp_path: Path)
     clash = attrs.evolve(goal(TEXT.replace(", constant", "")), name="dense_x86_avx2_pack")
     with pytest.raises(EmitError, match="defines 'dense_x86_avx2_pack' twice"):
         api.make_library("ops", [kernels[0], morello.compile(clash, db=False, progress=False)])
+
+
+def test_filters_have_strips_of_their_own() -> None:
+    conv = goal("Conv(1×32×4×6×6×3×3, (f32, GL), (f32, GL, constant), (f32, GL), serial)")
+    strips = (*map(Dynamic, (0, 2, 3, 1)), Packed(0, 16))
+    assert Layout(strips) in [step.layout for step in Pack.steps(conv.spec.logical, conv.target)]
+    assert Layout(strips) not in conv.target.layouts(conv.spec.logical.states[1].dtype, 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello_vectors import pack
-from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, layouts, offers
+from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, constants, layouts, offers
 from morello_vectors.kernels import kernels
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
@@ -20,6 +20,7 @@ INFO = TargetInfo(
     description="AArch64 with NEON",
     layouts=lambda dtype, rank: [*_LAYOUTS(dtype, rank), *matrix_tiles.strips(dtype, rank)],
     offers=offers,
+    constants=constants(strips=(SIZE,)),
     casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
     cpu_features=("asimd",),
     cost_unit=COST_UNIT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
+from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, constants, layouts, levels, offers
 from morello_vectors.instructions import Instructions
 from morello_vectors.kernels import kernels
 from morello_vectors.multiply_add import PORTABLE, MultiplyAdd
@@ -38,6 +38,7 @@ def target(vlen: int) -> TargetPlugin:
         description=f"RISC-V with vectors (RVV 1.0) of {vlen} bits",
         layouts=layouts(vectors, strips=(size,)),
         offers=offers,
+        constants=constants(strips=(size,)),
         casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
         cost_unit=COST_UNIT,
         units_per_cycle=UNITS_PER_CYCLE,

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import permutations
 
 from morello.ir.dtypes import F32, DType
-from morello.ir.layout import Layout, Packed, chwn, col_major, nchwc, nhwc, row_major, with_strips
+from morello.ir.layout import Dynamic, Layout, Packed, chwn, col_major, nchwc, nhwc, row_major, with_strips
 from morello.ir.ops.matmul import Matmul
 from morello.plugins import MemoryLevel, NewBuffer
 
@@ -92,6 +92,16 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
             found += [layout for taken in words for layout in _in_words(rank, taken, strips)]
         more = map(Layout, permutations(row_major(rank).dims)) if rank == 3 else ()
         return [*dict.fromkeys((*found, *more))]
+
+    return offered
+
+
+def constants(strips: Sequence[int]):
+    """Return the layouts for constants alone: filters in `strips`, position by position, as products read them."""
+
+    def offered(dtype: DType, rank: int) -> list[Layout]:
+        order = (Dynamic(0), Dynamic(2), Dynamic(3), Dynamic(1))
+        return [Layout((*order, Packed(0, strip))) for strip in strips] if rank == 4 else []
 
     return offered
 

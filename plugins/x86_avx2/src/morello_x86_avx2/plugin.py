@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
+from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, constants, layouts, levels, offers
 from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
@@ -19,6 +19,7 @@ INFO = TargetInfo(
     description="x86-64 with AVX2 and FMA",
     layouts=layouts(VECTORS, strips=(16,)),
     offers=offers,
+    constants=constants(strips=(16,)),
     casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
     cpu_features=("avx2", "fma"),
     cost_unit=COST_UNIT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
+from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, constants, layouts, levels, offers
 from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
@@ -20,6 +20,7 @@ INFO = TargetInfo(
     description="x86-64 with AVX-512 F, VL and BW",
     layouts=layouts(VECTORS, strips=(64,)),
     offers=offers,
+    constants=constants(strips=(64,)),
     casts=frozenset({("bf16", "f32"), ("f16", "f32")}),
     cpu_features=("avx512f", "avx512vl", "avx512bw", "fma"),
     cost_unit=COST_UNIT,
