@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from morello_baselines.native.problems import Problem
 
+from morello import api
+
 _F32 = ("f32",) * 3
 #: Layouts of packed weights of bytes, by type of the sums; the cheapest is used. The values of one multiply-add along k
 #: are adjacent, in rows or in panels of columns.
@@ -116,6 +118,36 @@ def _conv(filters: int, channels: int, size: int, side: int) -> Problem:
     return Problem(name, "convolutions", "conv", (spec,), shapes, shape, ("f32",) * 3, flops)
 
 
+def _breadth() -> Iterable[Problem]:
+    """Yield pools, norms, attention, products of other weights and moves of data."""
+
+    def one(name: str, what: str, spec: str, flops: int = 0) -> Problem:
+        (goal,) = api.parse(f"target reference_c\nspec problem = {spec}\n").values()
+        *inputs, output = goal.spec.logical.operands
+        types = tuple(str(tensor.state.dtype) for tensor in (*inputs, output))
+        shapes = tuple(tuple(map(int, tensor.shape)) for tensor in inputs)
+        return Problem(name, "breadth", what, (spec,), shapes, tuple(map(int, output.shape)), types, flops)
+
+    two, three = "(f32, GL), (f32, GL), serial)", "(f32, GL), (f32, GL), (f32, GL), serial)"
+    yield one("max pool 64,112,3/2", "pool", f"MaxPool[stride=2, padding=1, image=112](1×64×56×56×3×3, {two}")
+    yield one("average pool 64,56,2/2", "pool", f"AvgPool[stride=2](1×64×28×28×2×2, {two}")
+    yield one("global pool 2048,7", "pool", f"AvgPool(1×2048×1×1×7×7, {two}")
+    yield one("RMSNorm 512×4096", "norm", f"RMSNorm(1×512×4096, {three}")
+    yield one("GroupNorm 32,10,32", "norm", f"GroupNorm(1×32×10×32×32, (f32, GL), (f32, GL), {two}")
+    heads = "(12×1×64, f32, GL), (12×64×2048, f32, GL), (12×1×64, f32, GL)"
+    decode = f"Compose([Matmul, Softmax, Scale[by=0.125], Matmul], [(12×2048×64, f32, GL), {heads}], serial)"
+    yield one("attention 12×1×2048", "attention", decode, 4 * 12 * 2048 * 64)
+    four = "(f32, GL), (u8, GL), (f32, GL), (u8, GL), (f32, GL), serial)"
+    yield one("int4 1×4096×4096", "quantized", f"QMatmul[bits=4, group=32](1×1×128×4096, {four}", 2 * 4096 * 4096)
+    yield one("f16 512³", "matmul", "Matmul(1×512×512×512, (f16, GL), (f16, GL), (f16, GL), serial)", 2 * 512**3)
+    yield one("concat 2×1024×512", "moves", f"Concat[dim=1, sizes=[512, 512]](1024×1024, {three}")
+    yield one("slice 1024×512", "moves", f"Slice[start=[0, 256], rest=[0, 256]](1024×512, {two}")
+    yield one("transpose 12×512×64", "moves", f"Transpose[order=[1, 0, 2]](512×12×64, {two}")
+    yield one("gather 4096×256", "moves", "Gather(4096×256×32768, (f32, GL), (i32, GL), (f32, GL), serial)")
+    for name in ("Erf", "Sin", "Mish", "HardSwish"):
+        yield one(f"{name} 1024×1024", "functions", f"{name}(1024×1024, {two}")
+
+
 def _transpose(size: int) -> Problem:
     spec = f"Move({size}×{size}, (f32, GL, row_major), (f32, GL, col_major), serial)"
     shape = (size, size)
@@ -162,6 +194,7 @@ _ALL = [
     _attention(512, 64),
     _conv(128, 128, 28, 3),
     _conv(512, 128, 28, 1),
+    *_breadth(),
 ]
 PROBLEMS = {problem.name: problem for problem in _ALL}
 SUITES = tuple(dict.fromkeys(problem.suite for problem in _ALL))

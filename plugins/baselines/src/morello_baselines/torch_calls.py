@@ -11,18 +11,22 @@ import ml_dtypes
 import numpy as np
 
 from morello.ir.ops import Compose, Operation
-from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
+from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Pow, Sub
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
+from morello.ir.ops.functions import Function as Named
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move
 from morello.ir.ops.named_graphs import named_graph
+from morello.ir.ops.pool import AvgPool, MaxPool, Pool
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
+from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.ir.spec import LogicalSpec
 from morello_baselines.calls import Arrays, CallLibrary, Function, GraphNode, Maker, NotOffered
 
@@ -39,6 +43,7 @@ _PLAIN: Mapping[type[Operation], str] = MappingProxyType(
         Tanh: "tanh",
         Exp: "exp",
         Rsqrt: "rsqrt",
+        Pow: "pow",
     }
 )
 
@@ -68,6 +73,13 @@ class Torch(CallLibrary):
             DivideVec: self.divided,
             DivideVecScalar: self.divided,
             Move: self._move,
+            MaxPool: self._pool,
+            AvgPool: self._pool,
+            Transpose: lambda place: lambda x, out: out.copy_(x.permute(place.op.order_of(x.ndim))),
+            Slice: self._slice,
+            Concat: lambda place: lambda *xs: self.torch.cat(xs[:-1], place.op.axis(xs[0].ndim), out=xs[-1]),
+            Gather: lambda place: lambda x, at, out: self.torch.index_select(x, place.op.dim, at, out=out),
+            Named: self._named,
             Broadcast: lambda place: lambda x, out: out.copy_(x),
             Fill: self._fill,
         }
@@ -128,6 +140,39 @@ class Torch(CallLibrary):
             return self.functions.conv2d(image, filters, **options).view(shape)
 
         return function
+
+    def _named(self, place: GraphNode) -> Function:
+        name = place.op.name.lower()
+        if call := getattr(self.torch, name, None):
+            return lambda x, out: call(x, out=out)
+        call = getattr(self.functions, name)
+        return lambda x, out: call(x)
+
+    def _pool(self, place: GraphNode) -> Function:
+        op, image, out = place.op, *place.arrays
+        assert isinstance(op, Pool)
+        top, left, bottom, right = op.pads
+        spans = (image.shape[2] + top + bottom, image.shape[3] + left + right)
+        size = [
+            (span - 1 - stride * (count - 1)) // apart + 1
+            for span, stride, count, apart in zip(spans, op.strides, out.shape[2:], op.dilations, strict=True)
+        ]
+        if top < bottom or left < right:
+            raise NotOffered("no padding that is larger at the end")
+        if isinstance(op, MaxPool):
+            return lambda x, out: self.functions.max_pool2d(x, size, op.strides, (top, left), op.dilations, True)
+        counts = op.count_include_pad
+        return lambda x, out: self.functions.avg_pool2d(x, size, op.strides, (top, left), True, counts)
+
+    def _slice(self, place: GraphNode) -> Function:
+        op, (x, _) = place.op, place.arrays
+        assert isinstance(op, Slice)
+        starts, steps, rests = op.lists(x.ndim)
+        places = tuple(
+            slice(start, size - rest, step)
+            for start, step, rest, size in zip(starts, steps, rests, x.shape, strict=True)
+        )
+        return lambda x, out: out.copy_(x[places])
 
     def _move(self, place: GraphNode) -> Function:
         if place.arrays[-1].is_contiguous():

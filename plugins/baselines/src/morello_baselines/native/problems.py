@@ -98,7 +98,7 @@ class Problem:
 
 def _draw(rng: np.random.Generator, shape: Shape, kind: str, small: bool) -> np.ndarray:
     dtype = NUMPY[kind]
-    if kind in ("f32", "bf16"):
+    if BY_NAME[kind].is_float:
         return rng.uniform(-1, 1, shape).astype(np.float32).astype(dtype)
     low, high = (0, 255) if kind == "u8" else (-64, 64)
     return rng.integers(max(low, -7) if small else low, 7 if small else high, shape, dtype, endpoint=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from morello.ir.dtypes import BF16
+from morello.ir.dtypes import BY_NAME
 from morello_baselines.calls import arranged
-from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
+from morello_baselines.native.base import NotInstalled, Prepared
 from morello_baselines.native.problems import Problem
 from morello_baselines.torch_calls import Torch
 from morello_baselines.worker import seconds
 
-#: Results in bf16 have eight bits.
-_BF16_TOLERANCE = 2**-8
+#: The roundoff of results in types of 16 bits.
+_TOLERANCES = {"bf16": 2**-8, "f16": 2**-10}
 
 
 class TorchRunner:
@@ -26,13 +26,12 @@ class TorchRunner:
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         self._calls.torch.set_num_threads(threads)
         self._calls.torch.set_grad_enabled(False)
-        if not set(problem.types) <= {"f32", "bf16"}:
-            raise NotOffered("only floats")
-        low = "bf16" in problem.types
+        low = next((kind for kind in problem.types if kind in _TOLERANCES), "")
         logical = problem.logical
         if low:
-            logical = attrs.evolve(logical, states=tuple(attrs.evolve(one, dtype=BF16) for one in logical.states))
-        arrays = [*inputs, problem.output("bf16" if low else "")]
+            states = tuple(attrs.evolve(one, dtype=BY_NAME[low]) for one in logical.states)
+            logical = attrs.evolve(logical, states=states)
+        arrays = [*inputs, problem.output(low)]
         calls = arranged(logical, [self._calls.given(each) for each in arrays], self._calls)
 
         def output() -> np.ndarray:
@@ -42,5 +41,5 @@ class TorchRunner:
         def run(count: int) -> float:
             return count * seconds(calls.run, count)[threads > 1]
 
-        note, tolerance = ("result in bf16", _BF16_TOLERANCE) if low else ("", 1e-5)
+        note, tolerance = (f"result in {low}", _TOLERANCES[low]) if low else ("", 1e-5)
         return Prepared(run, output, note, tolerance)
