@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from string import Template
 
 import attrs
 
@@ -15,6 +16,7 @@ from morello.plugins import Combined, Machine, Microkernel, OperandPattern, touc
 from morello_vectors.common import MEMORIES, SCALAR
 from morello_vectors.convert import scalar_as, vector_as
 from morello_vectors.core import LINE
+from morello_vectors.instructions import floats as floats_in_c
 from morello_vectors.instructions import instructions
 from morello_vectors.lanes import FLOATS, load_rest, repeat, store_rest
 from morello_vectors.multiply_add import F32_FMA
@@ -115,8 +117,13 @@ class _Code:
         words, packed = self.site.vector_type(I32, self.values), self.site.fresh("packed")
         wide = vector_as(self.site, stored.load(place, tail), stored.dtype, U32, self.values)
         yield f"const {words} {packed} = ({words}){wide};"
-        for name, half in zip(names, (f"{packed} & {LARGEST}", f"{packed} >> 4"), strict=True):
-            yield f"const {floats} {name} = __builtin_convertvector({half}, {floats});"
+        if own := instructions(self.site).special("nibble", self.values):
+            text = Template(own).safe_substitute(floats_in_c(self.values))
+            halves = [f"{self.site.helper(f'nibble_{floats}', text)}({each})" for each in (packed, f"({packed} >> 4)")]
+        else:
+            parts = f"{packed} & {LARGEST}", f"{packed} >> 4"
+            halves = [f"__builtin_convertvector({each}, {floats})" for each in parts]
+        yield from (f"const {floats} {name} = {half};" for name, half in zip(names, halves, strict=True))
 
     def scaled(self, scales: _Rows, zeros: _Rows, group: str, column: str, tail: int) -> tuple[list[str], str, str]:
         """Return the declarations of a vector of scales and of zero points as floats, and their names."""

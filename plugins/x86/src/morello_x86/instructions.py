@@ -48,7 +48,13 @@ _ENTRY_512 = """\
 static inline $f entry_$f(const float *row, $f index) {
     return _mm512_permutex2var_ps(_mm512_loadu_ps(row), (__m512i)index, _mm512_loadu_ps(row + 16));
 }"""
+#: One instruction takes the last four bits of each lane as the place of a value.
+_NIBBLE_512 = f"""\
+static inline $f nibble_$f($i packed) {{
+    return _mm512_permutexvar_ps((__m512i)packed, _mm512_setr_ps({", ".join(f"{value}.0f" for value in range(16))}));
+}}"""
 _SPECIAL = {
+    ("nibble", 16): _NIBBLE_512,
     ("exp_times", 16): _EXP_TIMES_512,
     ("exp_below_own", 16): EXP_BELOW_OWN.replace("$power", "$scale(p, n)"),
     ("entry", 4): _ENTRY_128,
