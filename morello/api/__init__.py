@@ -20,7 +20,17 @@ if TYPE_CHECKING:
         table_plane,
         targets_of,
     )
-    from morello.api.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
+    from morello.api.functions import (
+        attention,
+        conv2d,
+        einsum,
+        gelu,
+        layer_norm,
+        matmul,
+        qmatmul,
+        quantize_weights,
+        softmax,
+    )
     from morello.api.goals import Goal, Layouts, prepare
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
@@ -67,7 +77,7 @@ _NAMES = {
     "morello.api.candidates": "KernelCandidate kernel_candidates",
     "morello.api.databases": "DatabaseStats TablePlane database_stats drop_measured largest_tables "
     "measured_programs open_database outdated read_source table_plane targets_of",
-    "morello.api.functions": "attention conv2d einsum gelu layer_norm matmul softmax",
+    "morello.api.functions": "attention conv2d einsum gelu layer_norm matmul qmatmul quantize_weights softmax",
     "morello.api.goals": "Goal Layouts prepare",
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",

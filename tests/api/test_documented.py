@@ -42,6 +42,7 @@ OPERANDS = {
     "gelu": [values(2, 3)],
     "layer_norm": [values(2, 3), values(3), values(3)],
     "conv2d": [values(1, 1, 3, 3), values(1, 1, 2, 2)],
+    "qmatmul": [values(2, 64), *morello.quantize_weights(values(64, 3))],
     "attention": [values(2, 2), values(2, 2), values(2, 2)],
 }
 #: The reference implements no graphs: a search for them takes seconds.

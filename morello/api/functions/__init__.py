@@ -17,9 +17,21 @@ from morello.api.functions.attention import NAMES, attention_arrays, check_is_ca
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
 from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
+from morello.api.functions.quantized import plan_qmatmul, quantize_weights
 from morello.errors import ArgumentError
 
-__all__ = ["FunctionOptions", "attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
+__all__ = [
+    "FunctionOptions",
+    "attention",
+    "conv2d",
+    "einsum",
+    "gelu",
+    "layer_norm",
+    "matmul",
+    "qmatmul",
+    "quantize_weights",
+    "softmax",
+]
 
 Sizes = int | tuple[int, int]
 
@@ -78,6 +90,25 @@ def layer_norm(
 ) -> Any:
     """Return (x − mean) / √(variance + eps) · gamma + beta along the last axis, whose length gamma and beta have."""
     return call(_LAYER_NORM, (eps,), (x, gamma, beta), out, options)
+
+
+def qmatmul(
+    x: Any,
+    weights: Any,
+    scales: Any,
+    zeros: Any,
+    bits: int = 4,
+    group: int = 32,
+    *,
+    out: Any = None,
+    **options: Unpack[FunctionOptions],
+) -> Any:
+    """Return x · (scales · (weights − zeros)) for rows x …×k of floats and what `quantize_weights` returns.
+
+    Scales and zero points are those of `group` rows of a column, or with 0 of all of them. Raises ArgumentError for
+    shapes that do not fit.
+    """
+    return call(_QMATMUL, (bits, group), (x, weights, scales, zeros), out, options)
 
 
 def conv2d(
@@ -145,5 +176,6 @@ _MATMUL = Function("matmul", _plan_matmul)
 _SOFTMAX = Function("softmax", plan_softmax, ("axis",), torch={"dim": "axis"})
 _GELU = Function("gelu", plan_gelu, ("form",), torch={"approximate": "form"})
 _LAYER_NORM = Function("layer_norm", plan_layer_norm, ("eps",))
+_QMATMUL = Function("qmatmul", plan_qmatmul, ("bits", "group"))
 _CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups"))
 _ATTENTION = Function("attention", plan_attention, ("scale", "window"), lacking=("dropout_p",))
