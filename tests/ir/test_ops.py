@@ -20,7 +20,7 @@ from morello.ir.ops.binary import Add, Maximum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Comparison, Where
-from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
@@ -76,6 +76,8 @@ CONFIGURED: list[Operation] = [
     Dequantize(bits=8, group=3),
     QMatmul(group=0),
     QMatmul(bits=8, group=0, accumulate=True),
+    Conv1d(stride=2, padding=(1, 0)),
+    Conv3d(stride=(2, 1, 1), dilation=(1, 2, 1), padding=(1, 0, 1, 0, 0, 1)),
     ConvTranspose(stride=2, padding=(1, 0, 2, 1)),
     ConvTranspose(accumulate=True, stride=(3, 1), dilation=2),
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
@@ -102,9 +104,11 @@ SHAPES: dict[int | None, tuple[int, ...]] = {
     None: (3, 4, 5),
     3: (2, 3, 4),
     4: (2, 3, 5, 4),
+    5: (2, 3, 2, 4, 3),
     6: (2, 3, 3, 4, 3, 2),
     7: (2, 2, 3, 4, 3, 2, 3),
     8: (2, 2, 2, 3, 3, 4, 2, 2),
+    9: (2, 2, 1, 2, 3, 2, 2, 1, 3),
 }
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 
@@ -371,6 +375,26 @@ def test_outputs_of_pools_may_be_rounded_up() -> None:
         AvgPool().configured({"stride": 2, "image": 5, "count_include_pad": True}, shape)
     with pytest.raises(SpecError, match="make an output of 3×3, not 4×4"):
         MaxPool().configured({"stride": 2, "image": 6}, (1, 1, 4, 4, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("op", "shape"),
+    [
+        (Conv1d(stride=2, dilation=2, padding=(1, 0)), (2, 3, 2, 4, 3)),
+        (Conv3d(stride=(2, 1, 1), dilation=(1, 2, 1), padding=(1, 0, 1, 0, 0, 1)), (1, 2, 2, 2, 3, 2, 2, 1, 3)),
+    ],
+    ids=["1d", "3d"],
+)
+def test_convolutions_of_other_axes_agree_with_their_definition(op, shape: tuple[int, ...]) -> None:
+    image, filters = inputs_of(op, shape)
+    n = op.axes
+    expected = np.zeros(op.operands(len(shape))[2].shape(shape))
+    for b, f, c, *rest in product(*map(range, shape)):
+        steps = zip(rest[:n], op.strides, rest[n:], op.dilations, op.pads[:n], strict=True)
+        at = [own * stride + other * apart - before for own, stride, other, apart, before in steps]
+        if all(0 <= one < size for one, size in zip(at, image.shape[2:], strict=True)):
+            expected[(b, f, *rest[:n])] += image[(b, c, *at)] * filters[(f, c, *rest[n:])]
+    np.testing.assert_allclose(op.evaluate(shape, [image, filters], [F32] * 3)[0], expected)
 
 
 @pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, 0), (2, 1, (1, 0, 2, 1)), ((3, 1), (1, 2), 1)])

@@ -28,9 +28,25 @@ from tools.primitives import NONE, TARGETS, VECTOR
 
 PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
 #: Sizes by the number of iteration dimensions that an operation has, None for any.
-SHAPES = {None: "1×2", 3: "1×1×2", 4: "1×1×2×2", 6: "1×2×1×1×1×1", 7: "1×1×2×1×1×1×1", 8: "1×1×1×2×1×1×1×1"}
+SHAPES = {
+    None: "1×2",
+    3: "1×1×2",
+    4: "1×1×2×2",
+    5: "1×1×2×1×1",
+    6: "1×2×1×1×1×1",
+    9: "1×1×2×1×1×1×1×1×1",
+    7: "1×1×2×1×1×1×1",
+    8: "1×1×1×2×1×1×1×1",
+}
 #: Outputs that are not only padding.
-PADDED = {None: "3×3", 6: "1×1×3×3×2×2", 7: "1×1×1×3×3×1×1", 8: "1×1×1×1×3×3×1×1"}
+PADDED = {
+    None: "3×3",
+    5: "1×1×1×3×1",
+    6: "1×1×3×3×2×2",
+    9: "1×1×1×3×3×3×1×1×1",
+    7: "1×1×1×3×3×1×1",
+    8: "1×1×1×1×3×3×1×1",
+}
 #: Graphs by their rows on the page.
 GRAPHS = {
     "LayerNorm": "LayerNorm(1×1, {0}, {0}, {0}, {0}, serial)",

@@ -1,4 +1,4 @@
-"""Conv and GroupedConv: 2-D convolutions (correlations, as in neural networks) of a batch of images."""
+"""Conv, GroupedConv, Conv1d and Conv3d: convolutions (correlations, as in neural networks) of a batch of images."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Convolution(Accumulating, Windows):
             return [total + inputs[2] if self.accumulate else total]
 
     def _sum(self, shape: Shape, image: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        h, w = shape[-4:-2]
-        total = np.zeros((), image.dtype)
+        sizes = shape[-2 * self.axes : -self.axes]
+        total: np.ndarray = np.zeros((), image.dtype)
         with np.errstate(all="ignore"):
-            for row, column, tile in self.tiles(shape, image, 0):
+            for position, tile in self.tiles(shape, image, 0):
                 # Filters × channels times channels × pixels, for each image.
-                pixels = tile.reshape(*tile.shape[:-2], h * w)
-                product = np.matmul(filters[..., row, column], pixels)
-                total = total + product.reshape(*product.shape[:-1], h, w)
+                pixels = tile.reshape(*tile.shape[: -self.axes], -1)
+                product = np.matmul(filters[(..., *position)], pixels)
+                total = total + product.reshape(*product.shape[:-1], *sizes)
         return total
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
@@ -63,7 +63,8 @@ class ConvolutionErrors(ErrorsOfSums[Any], of=Convolution):
 
     def roundings(self, shape: Shape) -> int:
         # Channels, and positions of the filter.
-        return 2 * shape[-5] * shape[-2] * shape[-1] + 1
+        n: int = self.op.axes
+        return 2 * shape[-2 * n - 1] * int(np.prod(shape[-n:])) + 1
 
 
 @attrs.frozen(cache_hash=True)
@@ -119,4 +120,65 @@ class GroupedConv(Convolution):
         return SearchHints(in_registers=())
 
 
-OPERATIONS: tuple[Operation, ...] = tuple(cls(accumulate=adds) for cls in (Conv, GroupedConv) for adds in (False, True))
+@attrs.frozen(cache_hash=True)
+class _ViewedConv(Convolution):
+    """A convolution that a rewrite makes Convs of views, which search moves and tiles; none accumulates."""
+
+    def accumulating(self) -> Operation | None:
+        return None
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return ()
+
+    @property
+    def rank(self) -> int:
+        return 3 + 2 * self.axes
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        own = "dhw"[-self.axes :]
+        return ("b", "f", "c", *own, *(f"f{name}" for name in own))
+
+    @memoized
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        b, f, c, h, n = *range(4), self.axes
+        out = operand("out", (b, f, *range(h, h + n)), reads=False, writes=True)
+        return (self.image((b, c), h), operand("filters", (f, c, *range(h + n, h + 2 * n))), out)
+
+    @property
+    def search_hints(self) -> SearchHints:
+        return SearchHints(in_registers=(), moved=False)
+
+
+@attrs.frozen(cache_hash=True)
+class Conv1d(_ViewedConv):
+    """A Conv of rows: image b×c×W, filters f×c×fw, out b×f×w."""
+
+    axes: ClassVar[int] = 1
+
+
+@attrs.frozen(cache_hash=True)
+class Conv3d(_ViewedConv):
+    """A Conv of volumes: image b×c×D×H×W, filters f×c×fd×fh×fw, out b×f×d×h×w."""
+
+    axes: ClassVar[int] = 3
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        if error := super().check(shape, dtypes):
+            return error
+        if all(any(at is not None for at in self.planes(shape, plane)) for plane in range(shape[3])):
+            return None
+        return SpecError("some planes lie in the padding alone", "make the padding smaller")
+
+    def planes(self, shape: Sequence[int], plane: int) -> list[int | None]:
+        """Return the plane of the image at each plane of the filter, for one of the output; None in the padding."""
+        depth = self.operands(9)[0].shape(shape)[2]
+        start = plane * self.strides[0] - self.pads[0]
+        places = (start + position * self.dilations[0] for position in range(shape[6]))
+        return [at if 0 <= at < depth else None for at in places]
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    *(cls(accumulate=adds) for cls in (Conv, GroupedConv) for adds in (False, True)),
+    Conv1d(),
+    Conv3d(),
+)

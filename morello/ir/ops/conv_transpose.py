@@ -83,8 +83,9 @@ class ConvTranspose(Accumulating, Windows):
             {"image" if name == "output" else name: given[name] for name in given}, shape, operands
         )
 
-    def _check_ends(self, rows: int, columns: int, ends: Sequence[int]) -> None:
+    def _check_ends(self, image: Sequence[int], ends: Sequence[int]) -> None:
         if min(ends) < 0:
+            rows, columns = image
             raise SpecError(
                 f"{self.name}: no product reaches the last rows or columns of an output of {rows}×{columns}",
                 f"write output=[{rows + min(0, ends[0])}, {columns + min(0, ends[1])}]",

@@ -44,7 +44,7 @@ class Pool(Windows):
     def counts(self, shape: Shape) -> np.ndarray:
         """Return the number of pixels of the image in each window, h×w of them."""
         height, width = self.operands(len(shape))[0].shape(shape)[-2:]
-        return sum((tile for _, _, tile in self.tiles(shape, np.ones((height, width)), 0)), np.zeros(()))
+        return sum((tile for _, tile in self.tiles(shape, np.ones((height, width)), 0)), np.zeros(()))
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         error = super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
@@ -65,7 +65,7 @@ class MaxPool(Pool):
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         image = as_type(inputs[0], dtypes[-1] if dtypes else None)
         least = -np.inf if image.dtype.kind == "f" else np.iinfo(image.dtype).min
-        tiles = [tile for _, _, tile in self.tiles(shape, image, least)]
+        tiles = [tile for _, tile in self.tiles(shape, image, least)]
         return [np.maximum.reduce(tiles)]
 
 
@@ -91,7 +91,7 @@ class AvgPool(Pool):
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         counts = shape[-2] * shape[-1] if self.count_include_pad else self.counts(shape)
         with np.errstate(all="ignore"):
-            return [sum((tile for _, _, tile in self.tiles(shape, inputs[0], 0)), np.zeros(())) / counts]
+            return [sum((tile for _, tile in self.tiles(shape, inputs[0], 0)), np.zeros(())) / counts]
 
     def flops(self, shape: Shape) -> int:
         return self.volume(shape) + self.volume(shape[:-2])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
+from itertools import product
+from typing import ClassVar, Self
 
 import attrs
 import numpy as np
@@ -13,28 +14,36 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, Shape, Value, parameter
 
 Sizes = int | tuple[int, ...]
+#: The axes of windows, and the sides of an image: of one axis, the last ones.
+_NAMES, _BEFORE, _AFTER = ("planes", "rows", "columns"), ("front", "top", "left"), ("back", "bottom", "right")
+_NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six"}
 
 
 def _shortest(given: int | Sequence[int]) -> Sizes:
     """Return equal numbers as one, so that equal operations compare equal."""
     if isinstance(given, Sequence):
-        return given[0] if given and all(one == given[0] for one in given) and len(given) in (2, 4) else tuple(given)
+        return (
+            given[0]
+            if given and all(one == given[0] for one in given) and len(given) in (1, 2, 3, 4, 6)
+            else tuple(given)
+        )
     return given
 
 
-def _check_pair(op: Operation, field: attrs.Attribute[Sizes], given: Sizes) -> None:
-    if (isinstance(given, tuple) and len(given) != 2) or min(_each(given, 2), default=0) < 1:
+def _check_steps(op: Windows, field: attrs.Attribute[Sizes], given: Sizes) -> None:
+    if (isinstance(given, tuple) and len(given) != op.axes) or min(_each(given, op.axes), default=0) < 1:
         raise SpecError(
-            f"{op.name}: {field.name} is a number of at least 1, or two of them: [rows, columns]",
-            f"for example {field.name}=2 or {field.name}=[2, 1]",
+            f"{op.name}: {field.name} is a number of at least 1{op.list_of(op.names)}", f"for example {field.name}=2"
         )
 
 
-def _check_padding(op: Operation, field: attrs.Attribute[Sizes], given: Sizes) -> None:
-    if (isinstance(given, tuple) and len(given) != 4) or min(_each(given, 4), default=-1) < 0:
+def _check_padding(op: Windows, field: attrs.Attribute[Sizes], given: Sizes) -> None:
+    sides = 2 * op.axes
+    if (isinstance(given, tuple) and len(given) != sides) or min(_each(given, sides), default=-1) < 0:
+        names = (*_BEFORE[-op.axes :], *_AFTER[-op.axes :])
         raise SpecError(
-            f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]",
-            "for example padding=1 or padding=[1, 1, 0, 0]",
+            f"{op.name}: padding is a number of at least 0{op.list_of(names)}",
+            f"for example padding=1 or padding={[1] * op.axes + [0] * op.axes}",
         )
 
 
@@ -48,30 +57,44 @@ def _each(given: Sizes, count: int) -> tuple[int, ...]:
 
 @attrs.frozen(cache_hash=True)
 class Windows(Operation):
-    """An operation on windows of images: the last four iteration dimensions are h, w, fh and fw.
+    """An operation on windows of images: the last iteration dimensions are h and w, then fh and fw.
 
     An image of height H fits if H + top + bottom = stride·(h − 1) + dilation·(fh − 1) + 1, with h the height of the
-    output and fh that of the window; widths likewise. No row or column is left over.
+    output and fh that of the window; widths likewise. No row or column is left over. Images have `axes` axes.
     """
 
-    stride: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_pair)
-    dilation: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_pair)
+    axes: ClassVar[int] = 2
+
+    stride: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_steps)
+    dilation: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_steps)
     padding: Sizes = parameter(int, tuple, default=0, converter=_shortest, validator=_check_padding)
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Return the distance of output rows and columns on the image."""
-        return _each(self.stride, 2)
+        return _each(self.stride, self.axes)
 
     @property
     def dilations(self) -> tuple[int, ...]:
         """Return the distance of filter rows and columns on the image."""
-        return _each(self.dilation, 2)
+        return _each(self.dilation, self.axes)
 
     @property
     def pads(self) -> tuple[int, ...]:
-        """Return the zeros above, left, below and right."""
-        return _each(self.padding, 4)
+        """Return the sizes of the padding above and left, then below and right."""
+        return _each(self.padding, 2 * self.axes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the axes."""
+        return _NAMES[-self.axes :]
+
+    def list_of(self, names: Sequence[str]) -> str:
+        """Return, for messages, that a list of numbers is possible: one for each of the names; empty for one name."""
+        if len(names) == 1:
+            return ""
+        of_them = " of them" if len(names) == self.axes else ""
+        return f", or {_NUMBERS[len(names)]}{of_them}: [{', '.join(names)}]"
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -94,34 +117,31 @@ class Windows(Operation):
         return op._on_image(given["image"], shape, operands) if "image" in given else op
 
     def _on_image(self, image: Value, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]) -> Self:
-        kinds = type(image) is int or (isinstance(image, tuple) and len(image) == 2)
-        rows, columns = sizes = _each(image, 2) if kinds and isinstance(image, int | tuple) else (0, 0)
+        kinds = type(image) is int or (isinstance(image, tuple) and len(image) == self.axes)
+        sizes = _each(image, self.axes) if kinds and isinstance(image, int | tuple) else (0,)
         if min(sizes) < 1:
             raise SpecError(
-                f"{self.name}: image is a number of at least 1, or two of them: [rows, columns]",
-                "for example image=224 or image=[224, 160]",
+                f"{self.name}: image is a number of at least 1{self.list_of(self.names)}", "for example image=224"
             )
         shape = self._made(sizes, operands) if shape is None else shape
-        top, left, bottom, right = self.pads
+        n, before, after = self.axes, self.pads[: self.axes], self.pads[self.axes :]
         ends = [
-            stride * (size - 1) + dilation * (filter_size - 1) + 1 - before - given
-            for stride, dilation, size, filter_size, before, given in zip(
-                self.strides, self.dilations, shape[-4:-2], shape[-2:], (top, left), sizes, strict=True
+            stride * (size - 1) + dilation * (filter_size - 1) + 1 - start - given
+            for stride, dilation, size, filter_size, start, given in zip(
+                self.strides, self.dilations, shape[-2 * n : -n], shape[-n:], before, sizes, strict=True
             )
         ]
-        self._check_output(shape, sizes, (bottom - ends[0], right - ends[1]))
-        self._check_ends(rows, columns, ends)
-        return attrs.evolve(self, padding=(top, left, *ends))
+        self._check_output(shape, sizes, [given - end for given, end in zip(after, ends, strict=True)])
+        self._check_ends(sizes, ends)
+        return attrs.evolve(self, padding=(*before, *ends))
 
     def _made(self, image: Sequence[int], operands: Sequence[Sequence[int] | None]) -> tuple[int, ...]:
         """Return rows and columns of the output, rounded down, and of the filters."""
-        given, filters = (*operands, None, None)[:2]
-        if given is not None and tuple(given[-2:]) != tuple(image):
-            rows_and_columns = f"image=[{', '.join(map(str, given[-2:]))}]"
-            raise SpecError(
-                f"{self.name}: its image is {_times(given)}, not {_times(image)}", f"write {rows_and_columns}"
-            )
-        if filters is None or len(filters) < 2:
+        n, (given, filters) = self.axes, (*operands, None, None)[:2]
+        if given is not None and tuple(given[-n:]) != tuple(image):
+            written = f"image=[{', '.join(map(str, given[-n:]))}]"
+            raise SpecError(f"{self.name}: its image is {_times(given)}, not {_times(image)}", f"write {written}")
+        if filters is None or len(filters) < n:
             raise SpecError(
                 f"{self.name}: image needs filters whose sizes an operand of the Compose gives",
                 "give the padding that makes the operands fit: padding=[top, left, bottom, right]",
@@ -129,37 +149,39 @@ class Windows(Operation):
         sizes = [
             (size + before + after - dilation * (each - 1) - 1) // stride + 1
             for size, before, after, dilation, each, stride in zip(
-                image, self.pads[:2], self.pads[2:], self.dilations, filters[-2:], self.strides, strict=True
+                image, self.pads[:n], self.pads[n:], self.dilations, filters[-n:], self.strides, strict=True
             )
         ]
-        return (*sizes, *filters[-2:])
+        return (*sizes, *filters[-n:])
 
     def _check_output(self, shape: Sequence[int], image: Sequence[int], spare: Sequence[int]) -> None:
         """Raise SpecError unless the image gives the output of `shape`; `spare` are rows and columns left over."""
-        output = [size + over // stride for size, over, stride in zip(shape[-4:], spare, self.strides, strict=False)]
-        if output == list(shape[-4:-2]) and min(output) > 0:
+        n = self.axes
+        given, window = shape[-2 * n : -n], shape[-n:]
+        output = [size + over // stride for size, over, stride in zip(given, spare, self.strides, strict=True)]
+        if output == list(given) and min(output) > 0:
             return
-        subject = f"{self.name}: an image of {_times(image)}, filters of {_times(shape[-2:])} and these parameters"
+        subject = f"{self.name}: an image of {_times(image)}, filters of {_times(window)} and these parameters"
         if min(output) < 1:
             raise SpecError(f"{subject} leave no output", "make the image or the padding larger")
         raise SpecError(
-            f"{subject} make an output of {_times(output)}, not {_times(shape[-4:-2])}",
-            f"write the shape as {_times([*shape[:-4], *output, *shape[-2:]])}",
+            f"{subject} make an output of {_times(output)}, not {_times(given)}",
+            f"write the shape as {_times([*shape[: -2 * n], *output, *window])}",
         )
 
-    def _check_ends(self, rows: int, columns: int, ends: Sequence[int]) -> None:
+    def _check_ends(self, image: Sequence[int], ends: Sequence[int]) -> None:
         """Raise SpecError if filters do not reach the last rows or columns: their `ends` are negative."""
         unread = [
-            f"{-end} {what}{'s' if end < -1 else ''}"
-            for end, what in zip(ends, ("row", "column"), strict=True)
+            f"{-end} {what if end < -1 else what.removesuffix('s')}"
+            for end, what in zip(ends, self.names, strict=True)
             if end < 0
         ]
         if unread:
-            least = rows + min(0, ends[0]), columns + min(0, ends[1])
+            least = [size + min(0, end) for size, end in zip(image, ends, strict=True)]
             raise SpecError(
-                f"{self.name}: no filter reaches {' and '.join(unread)} at the end of an image of {rows}×{columns}",
-                f"write image=[{least[0]}, {least[1]}] and c1 for the operand image, and pass a view without them: "
-                f"image[..., :{least[0]}, :{least[1]}]",
+                f"{self.name}: no filter reaches {' and '.join(unread)} at the end of an image of {_times(image)}",
+                f"write image={least} and c{self.axes - 1} for the operand image, and pass a view without them: "
+                f"image[..., {', '.join(f':{size}' for size in least)}]",
             )
 
     def implied(self, shape: Shape) -> str:
@@ -171,36 +193,33 @@ class Windows(Operation):
         """Return the operation on images that include their padding."""
         return attrs.evolve(self, padding=0)
 
-    def image_dims(self, h: int, w: int, fh: int, fw: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-        (down, right), (apart, aside) = self.strides, self.dilations
-        return (((h, down), (fh, apart)), ((w, right), (fw, aside)))
-
     def untiled(self, rank: int) -> tuple[int, ...]:
         # A tile at the edge would have less padding than one inside.
-        padded = tuple(range(rank - 4, rank)) if any(self.pads) else ()
+        padded = tuple(range(rank - 2 * self.axes, rank)) if any(self.pads) else ()
         return tuple(sorted({*super().untiled(rank), *padded}))
 
     def image(self, before: Sequence[int], h: int) -> Operand:
-        """Return the operand that windows move on; its other dimensions are `before`, and `h` is that of its rows."""
-        top, left, bottom, right = self.pads
-        dims = (*(((dim, 1),) for dim in before), *self.image_dims(h, h + 1, h + 2, h + 3))
-        shrink = (*(0 for _ in before), top + bottom, left + right) if any(self.pads) else ()
-        return Operand("image", dims, shrink=shrink)
+        """Return the operand that windows move on; its other dimensions are `before`, and `h` is its first axis."""
+        n, steps = self.axes, zip(self.strides, self.dilations, strict=True)
+        dims = [((h + axis, stride), (h + n + axis, dilation)) for axis, (stride, dilation) in enumerate(steps)]
+        less = (first + last for first, last in zip(self.pads[:n], self.pads[n:], strict=True))
+        shrink = (*(0 for _ in before), *less) if any(self.pads) else ()
+        return Operand("image", (*(((dim, 1),) for dim in before), *dims), shrink=shrink)
 
-    def tiles(self, shape: Shape, image: np.ndarray, padding: float) -> Iterator[tuple[int, int, np.ndarray]]:
+    def tiles(self, shape: Shape, image: np.ndarray, padding: float) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """Yield each position of the window, with the pixels there of all windows: an array of h×w of them."""
-        h, w, fh, fw = shape[-4:]
-        (down, right), (apart, aside), (top, left, bottom, after) = self.strides, self.dilations, self.pads
-        image = np.pad(image, [*[(0, 0)] * (image.ndim - 2), (top, bottom), (left, after)], constant_values=padding)
-        for row in range(fh):
-            for column in range(fw):
-                rows = slice(row * apart, row * apart + down * (h - 1) + 1, down)
-                columns = slice(column * aside, column * aside + right * (w - 1) + 1, right)
-                yield row, column, image[..., rows, columns]
+        n = self.axes
+        pads = [*[(0, 0)] * (image.ndim - n), *zip(self.pads[:n], self.pads[n:], strict=True)]
+        image, steps = np.pad(image, pads, constant_values=padding), (self.dilations, self.strides, shape[-2 * n : -n])
+        for position in product(*map(range, shape[-n:])):
+            places = zip(position, *steps, strict=True)
+            starts = [(at * apart, stride, size) for at, apart, stride, size in places]
+            slices = (slice(start, start + stride * (size - 1) + 1, stride) for start, stride, size in starts)
+            yield position, image[(..., *slices)]
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
-        height, width = self.operands(len(shape))[0].shape(shape)[-2:]
-        if height < 1 or width < 1:
-            message = f"with padding {list(self.pads)} this output would need an image of {height}×{width}"
+        sizes = self.operands(len(shape))[0].shape(shape)[-self.axes :]
+        if min(sizes) < 1:
+            message = f"with padding {list(self.pads)} this output would need an image of {_times(sizes)}"
             return SpecError(message, "make the output larger, or the padding smaller")
         return None

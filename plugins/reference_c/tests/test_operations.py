@@ -13,7 +13,7 @@ from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Where
-from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.gather import Gather
 from morello.ir.ops.max import Min
@@ -39,7 +39,9 @@ SHAPES = {
     None: (2, 9),
     3: (2, 3, 9),
     4: (2, 3, 5, 4),
+    5: (2, 3, 2, 4, 3),
     6: (2, 3, 3, 2, 3, 2),
+    9: (2, 2, 1, 2, 3, 2, 2, 1, 3),
     7: (1, 2, 3, 3, 2, 3, 2),
     8: (1, 2, 2, 2, 3, 2, 2, 2),
 }
@@ -67,6 +69,8 @@ CONFIGURED: list[Operation] = [
     QMatmul(bits=8, group=0),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, padding=1),
+    Conv1d(stride=2, padding=(1, 0)),
+    Conv3d(stride=(2, 1, 1), dilation=(1, 2, 1), padding=(1, 0, 1, 0, 0, 1)),
     ConvTranspose(stride=2, padding=(1, 0, 2, 1)),
     ConvTranspose(accumulate=True, stride=(3, 1), dilation=2),
     MaxPool(stride=2, padding=(1, 0, 2, 1)),

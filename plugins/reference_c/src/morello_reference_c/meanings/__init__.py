@@ -12,7 +12,7 @@ from morello.ir.ops.binary import Binary
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Not, Truth, Where
-from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv import Convolution
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
@@ -58,8 +58,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     QMatmul: products.qmatmul,
     Random: products.random,
     RandMatmul: products.rand_matmul,
-    Conv: products.conv,
-    GroupedConv: products.conv,
+    Convolution: products.conv,
     ConvTranspose: products.conv_transpose,
     Binary: elementwise.binary,
     Truth: elementwise.truth,

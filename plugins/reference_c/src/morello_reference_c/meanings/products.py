@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.ir.ops import Operation
-from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv import Convolution
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.quantized import Dequantize, QMatmul, Quantized
@@ -83,23 +83,23 @@ def _weight(op: Quantized, stored: Sequence[Value], b: str, n: str) -> str:
 
 
 def conv(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
-    assert isinstance(op, (Conv, GroupedConv))
+    assert isinstance(op, Convolution)
     image, filters, out = values
-    b, *group, f, c, h, w, fh, fw = dims
-    kind = out.type_of_sums
-    (down, right), (apart, aside), (top, left, _, _) = op.strides, op.dilations, op.pads
-    height, width = (int(size) for size in image.tensor.shape[-2:])
-    pixel = image.read(kind, b, *group, c, "y", "x")
+    n, kind = op.axes, out.type_of_sums
+    (b, *group, f, c), own, window = dims[: -2 * n], dims[-2 * n : -n], dims[-n:]
+    names = [f"x{axis}" for axis in range(n)]
+    body, outside = list[str](), list[str]()
+    for axis, name in enumerate(names):
+        stride, dilation, before = op.strides[axis], op.dilations[axis], op.pads[axis]
+        body.append(f"ptrdiff_t {name} = {own[axis]} * {stride} + {window[axis]} * {dilation} - {before};")
+        outside.append(f"{name} < 0 || {name} >= {int(image.tensor.shape[axis - n])}")
+    pixel = image.read(kind, b, *group, c, *names)
     if any(op.pads):
-        pixel = f"(y < 0 || y >= {height} || x < 0 || x >= {width} ? 0 : {pixel})"
-    body = [
-        f"ptrdiff_t y = {h} * {down} + {fh} * {apart} - {top};",
-        f"ptrdiff_t x = {w} * {right} + {fw} * {aside} - {left};",
-        f"sum += {pixel} * {filters.read(kind, *group, f, c, fh, fw)};",
-    ]
-    for name, size in ((fw, shape[-1]), (fh, shape[-2]), (c, shape[-5])):
+        pixel = f"({' || '.join(outside)} ? 0 : {pixel})"
+    body.append(f"sum += {pixel} * {filters.read(kind, *group, f, c, *window)};")
+    for name, size in zip((*window[::-1], c), (*shape[: -n - 1 : -1], shape[-2 * n - 1]), strict=True):
         body = loop(name, size, *body)
-    to = [b, *group, f, h, w]
+    to = [b, *group, f, *own]
     start = out.read(kind, *to) if op.accumulate else "0"
     return [f"{kind} sum = {start};", *body, out.write("sum", *to)]
 
