@@ -22,7 +22,7 @@ from morello.ir.numbers import Num, product
 from morello.ir.ops import BY_NAME as OPERATIONS
 from morello.ir.ops import Operation
 from morello.ir.ops.base import Value
-from morello.ir.ops.scan import Arg
+from morello.ir.ops.scan import Arg, TopK
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.microkernel import Microkernel
@@ -256,6 +256,8 @@ def types_of(op: Operation) -> Types:
     found: Types = {str(one): (one,) * len(op.operands(len(usual(op)))) for one in ALL}
     if op.name == "Gather":
         found |= {f"{one} · i32 → {one}": (one, BY_NAME["i32"], one) for one in ALL}
+    elif isinstance(op, TopK):
+        found |= {f"{one} → {one} · i32": (one, one, BY_NAME["i32"]) for one in ALL if one != BY_NAME["i32"]}
     elif isinstance(op, Arg):
         found |= {f"{one} → i32": (one, BY_NAME["i32"]) for one in ALL if one != BY_NAME["i32"]}
     elif op.name == "Move":

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from morello.ir.ops.pad import Pad
     from morello.ir.ops.rand_matmul import RandMatmul, Random
     from morello.ir.ops.reduce import Mean, Prod, Sum
-    from morello.ir.ops.scan import ArgMax, ArgMin, CumSum
+    from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, TopK
     from morello.ir.ops.softmax import Softmax, SoftmaxComplete
     from morello.ir.ops.softmax_parts import (
         SoftmaxDenominator,
@@ -116,7 +116,7 @@ _NAMES = {
     "morello.ir.ops.pad": "Pad",
     "morello.ir.ops.rand_matmul": "RandMatmul Random",
     "morello.ir.ops.reduce": "Mean Prod Sum",
-    "morello.ir.ops.scan": "ArgMax ArgMin CumSum",
+    "morello.ir.ops.scan": "ArgMax ArgMin CumSum TopK",
     "morello.ir.ops.softmax": "Softmax SoftmaxComplete",
     "morello.ir.ops.softmax_parts": "SoftmaxDenominator SoftmaxDenominatorAndMax SoftmaxDenominatorAndMaxFromParts "
     "SoftmaxDenominatorAndUnscaled SoftmaxDenominatorAndUnscaledFromMax",

@@ -33,7 +33,7 @@ from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod, Sum
-from morello.ir.ops.scan import ArgMax, ArgMin, CumSum
+from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, TopK
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -90,6 +90,7 @@ CONFIGURED: list[Operation] = [
     Concat(sizes=(2, 3)),
     Gather(dim=1),
     ArgMin(dim=0),
+    TopK(dim=1, k=3),
     CumSum(dim=1, exclusive=True),
     CumSum(reverse=True),
     Concat(dim=0, sizes=(1, 1, 1)),
@@ -433,6 +434,7 @@ WRONG = [
     (lambda: Pad(mode="wrap"), "unknown mode=wrap"),  # pyright: ignore[reportArgumentType]
     (lambda: by_name("Max").configured({"stride": 2}), "Max has no parameter 'stride'"),
     (lambda: Sum(dim=(1, 0)), "is not an ascending list of dimensions"),
+    (lambda: TopK(k=0), "k is a number of at least 1"),
     (lambda: Transpose(order=(0, 0)), "order lists each dimension once"),
     (lambda: Slice(step=(0, 1)), "step has numbers of at least 1"),
     (lambda: Slice(start=(1, 1)).configured({"stop": (3, 3)}, (2, 2)), "stop needs the shape of src"),
@@ -453,6 +455,7 @@ REFUSED = [
     (Softmax(), (2, 3), [I8, I8], "for floats"),
     (SoftmaxDenominatorAndMax(), (2, 3), [BF16, F16, F32], "does not hold every bf16"),
     (Softmax(dim=2), (2, 3), [F32, F32], "dimension 2 does not exist"),
+    (TopK(k=4), (2, 3), [F32, F32, I32], "picks 4 of 3 values"),
     (Sum(dim=(0, 2)), (2, 3), [F32, F32], "dimension 2 does not exist"),
     (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
     (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),
@@ -572,6 +575,9 @@ def test_indices_count_from_the_end_and_are_clamped() -> None:
 def test_the_first_of_equal_values_and_nan_are_found() -> None:
     rows = np.array([[1.0, 3.0, 3.0], [-0.0, 0.0, -1.0], [2.0, np.nan, np.nan], [np.inf, np.inf, 0.0]])
     assert ArgMax().evaluate((4, 3), [rows], [F32, I32])[0].ravel().tolist() == [1, 0, 1, 0]
+    values, indices = TopK(k=2).evaluate((4, 3), [rows], [F32, F32, I32])
+    assert indices.tolist() == [[1, 2], [0, 1], [1, 2], [0, 1]]
+    np.testing.assert_array_equal(values, np.take_along_axis(rows, indices, 1))
     assert ArgMin().evaluate((4, 3), [rows], [F32, I32])[0].ravel().tolist() == [0, 2, 1, 2]
 
 

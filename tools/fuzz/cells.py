@@ -105,7 +105,8 @@ def text_of(row: PageRow, column: str, level: str) -> str:
     shape = f"1×{whole}" if whole else (PADDED if padded else SHAPES)[op.rank]
     inputs, _, output = column.rpartition(" → ")
     named = itertools.cycle(inputs.split(" · ") if inputs else [output])
-    dtypes = [output if one.writes else next(named) for one in op.operands(shape.count("×") + 1)]
+    made = itertools.cycle(output.split(" · "))
+    dtypes = [next(made) if one.writes else next(named) for one in op.operands(shape.count("×") + 1)]
     return f"{row.name}({shape}, {', '.join(f'({dtype}, {level})' for dtype in dtypes)}, serial)"
 
 

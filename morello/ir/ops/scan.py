@@ -127,4 +127,53 @@ class CumSumErrors(ErrorsOfSums[CumSum], of=CumSum):
         return shape[self.op.axis(len(shape))]
 
 
-OPERATIONS: tuple[Operation, ...] = (ArgMax(), ArgMin(), CumSum())
+def _check_k(op: Operation, _field: object, k: int) -> None:
+    if k < 1:
+        raise SpecError(f"{op.name}: k is a number of at least 1, not {k}", "for example k=8")
+
+
+@attrs.frozen(cache_hash=True)
+class TopK(Scan):
+    """values = the k largest values of src along `dim`, largest first; indices = where they are, i32.
+
+    Of equal values the first one comes first, and NaN before all others. Values have the type of src.
+    """
+
+    k: int = parameter(int, default=1, validator=_check_k)
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        axis = self.axis(rank)
+        dims = tuple(() if dim == axis else ((dim, 1),) for dim in range(rank))
+        shrink = tuple((1 - self.k) * (dim == axis) for dim in range(rank))
+        results = (Operand(name, dims, False, True, shrink) for name in ("values", "indices"))
+        return (operand("src", range(rank)), *results)
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        if error := super().check(shape, dtypes):
+            return error
+        if self.k > shape[self.axis(len(shape))]:
+            message = f"it picks {self.k} of {shape[self.axis(len(shape))]} values"
+            return SpecError(message, "make k smaller")
+        if dtypes[1] == dtypes[0] and dtypes[2] == I32:
+            return None
+        message = f"values are {dtypes[1]} and indices {dtypes[2]}"
+        return SpecError(message, f"values have the type of src, {dtypes[0]}, and indices are i32")
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        axis, values = self.axis(len(shape)), inputs[0]
+        number = values == values
+        order = np.lexsort((-np.where(number, values, 0), number), axis=axis)
+        indices = np.take(order, range(self.k), axis)
+        return [np.take_along_axis(values, indices, axis), indices]
+
+
+class TopKErrors(ErrorAnalysis[TopK], of=TopK):
+    """Errors of copies; those of inputs may change the order."""
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        axis = self.op.axis(len(shape))
+        most = np.repeat(np.max(errors[0], axis=axis, keepdims=True), self.op.k, axis)
+        return [most, (most > 0) * (shape[axis] - 1.0)]
+
+
+OPERATIONS: tuple[Operation, ...] = (ArgMax(), ArgMin(), CumSum(), TopK())

@@ -23,7 +23,7 @@ from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod
-from morello.ir.ops.scan import Arg, ArgMin, CumSum
+from morello.ir.ops.scan import Arg, ArgMin, CumSum, TopK
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -53,6 +53,7 @@ CONFIGURED: list[Operation] = [
     Mean(dim=(0, 1)),
     Prod(dim=(0, 1), accumulate=True),
     ArgMin(dim=0),
+    TopK(k=4),
     CumSum(dim=0, reverse=True, exclusive=True),
     Broadcast(0),
     CausalMask(window=2),
@@ -100,6 +101,8 @@ def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
         return [op.only_types]
     if isinstance(op, Gather):
         return [(dtype, I32, dtype) for dtype in ALL]
+    if isinstance(op, TopK):
+        return [(dtype, dtype, I32) for dtype in ALL if not dtype.is_bool]
     if isinstance(op, Arg):
         return [(dtype, I32) for dtype in ALL if not dtype.is_bool]
     same = (*(ALL if op.name in BY_SIGN else (F32, BF16, ALL[1], F16, F64)), *FP8)

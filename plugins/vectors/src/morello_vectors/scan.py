@@ -1,4 +1,7 @@
-"""ArgMax, ArgMin and CumSum in memory: columns side by side, which compilers make vectors, and long rows as columns."""
+"""ArgMax, ArgMin, CumSum and TopK in memory.
+
+The first three go along columns side by side, which compilers make vectors; ArgMax takes a long row as columns.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from string import Template
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div, product
 from morello.ir.ops.binary import Add
-from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum
+from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum, TopK
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern, touching
@@ -35,6 +38,28 @@ static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count,
             at[c] = better ? (int32_t)i : at[c];
         }
 }""")
+#: The values so far are kept in order where they go.
+_TOP = Template("""\
+static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t k,
+                  $type *restrict values, ptrdiff_t step, int32_t *restrict at, ptrdiff_t next) {
+    ptrdiff_t held = 0;
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        const $kind v = $value;
+        $kind b = $last;
+        if (held == k && !($better))
+            continue;
+        ptrdiff_t j = held < k ? held++ : k - 1;
+        for (; j > 0; --j) {
+            b = $before;
+            if (!($better))
+                break;
+            values[j * step] = values[(j - 1) * step];
+            at[j * next] = at[(j - 1) * next];
+        }
+        values[j * step] = from[i * stride];
+        at[j * next] = (int32_t)i;
+    }
+}""")
 _SUMS = Template("""\
 static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t width,
                   $out *restrict to, ptrdiff_t step) {
@@ -50,8 +75,8 @@ static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count,
 }""")
 
 
-def _better(op: Arg, dtype: DType, v: str, b: str) -> str:
-    compared = f"{v} {'>' if op.sign > 0 else '<'} {b}"
+def _better(sign: int, dtype: DType, v: str, b: str) -> str:
+    compared = f"{v} {'>' if sign > 0 else '<'} {b}"
     return f"({compared}) | (({v} != {v}) & ({b} == {b}))" if dtype.is_float else compared
 
 
@@ -66,13 +91,13 @@ def _arg(site: KernelSite) -> str:
         kind=kind.c_name,
         first=scalar_as(site, "from[c]", dtype, kind),
         value=scalar_as(site, "from[i * stride + c]", dtype, kind),
-        better=_better(op, dtype, "v", "b"),
+        better=_better(op.sign, dtype, "v", "b"),
     )
     return site.helper(name, text)
 
 
 def _axis(spec: LogicalSpec) -> int:
-    assert isinstance(spec.op, (Arg, CumSum))
+    assert isinstance(spec.op, (Arg, CumSum, TopK))
     return spec.op.axis(len(spec.shape))
 
 
@@ -102,7 +127,7 @@ def _arg_row(site: KernelSite) -> None:
     count, kind = int(spec.shape[_axis(spec)]), dtype.wide
     best, at, row, c, v = (site.fresh(name) for name in ("best", "at", "row", "c", "v"))
     first, index = f"{best}[0]", f"{at}[0]"
-    better = _better(op, dtype, v, first)
+    better = _better(op.sign, dtype, v, first)
     equal = f"({v} == {first}) | (({v} != {v}) & ({first} != {first}))" if dtype.is_float else f"{v} == {first}"
     whole = count // _LANES * _LANES
     site.line("{")
@@ -161,6 +186,35 @@ def _cumsum(site: KernelSite) -> None:
     site.line("}")
 
 
+def _top(site: KernelSite) -> None:
+    spec, axis, dtype = site.spec, _axis(site.spec), site.spec.states[0].dtype
+    assert isinstance(spec.op, TopK)
+    kind = dtype.wide
+    text = _TOP.substitute(
+        name=f"top_{dtype}",
+        type=dtype.c_name,
+        kind=kind.c_name,
+        value=scalar_as(site, "from[i * stride]", dtype, kind),
+        last=scalar_as(site, "values[held ? (held - 1) * step : 0]", dtype, kind),
+        before=scalar_as(site, "values[(j - 1) * step]", dtype, kind),
+        better=_better(1, dtype, "v", "b"),
+    )
+    (source, *found), name = (site.operand(number) for number in range(3)), site.helper(f"top_{dtype}", text)
+    outs = ", ".join(f"{one.pointer()}, {one.stride(axis)}" for one in found)
+    site.line(f"{name}({source.pointer()}, {source.stride(axis)}, {spec.shape[axis]}, {spec.op.k}, {outs});")
+
+
+def _one_row(spec: LogicalSpec) -> Mask:
+    source, values, _ = spec.states
+    # A move may have cast the source.
+    return _columns(spec) == 1 if source.dtype == values.dtype and _in_columns(spec) else False
+
+
+def _top_cost(spec: LogicalSpec, machine: Machine) -> Num:
+    assert isinstance(spec.op, TopK)
+    return touching()(spec, machine) + HALF_CYCLE * (6 * spec.shape[_axis(spec)] + 40 * spec.op.k)
+
+
 def _in_columns(spec: LogicalSpec) -> bool:
     return alike(spec.states, _axis(spec))
 
@@ -214,4 +268,5 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         cost=_cost(widest, 4, 6),
         emit=_cumsum,
     )
-    return (*found, sums)
+    top = Microkernel(name="TopKRow", op=TopK, operands=(_MEMORY,) * 3, when=_one_row, cost=_top_cost, emit=_top)
+    return (*found, sums, top)

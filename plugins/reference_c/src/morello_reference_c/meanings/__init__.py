@@ -26,7 +26,7 @@ from morello.ir.ops.quantize import ToBytes
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Prod, Sum
-from morello.ir.ops.scan import Arg, CumSum
+from morello.ir.ops.scan import Arg, CumSum, TopK
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
     SoftmaxDenominator,
@@ -73,6 +73,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Extremum: reductions.extremum,
     Arg: reductions.arg,
     CumSum: reductions.cumsum,
+    TopK: reductions.top,
     Sum: reductions.total,
     Mean: reductions.total,
     Prod: reductions.total,

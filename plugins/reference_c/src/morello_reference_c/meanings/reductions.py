@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from morello.ir.ops import Operation
 from morello.ir.ops.max import Extremum, Max
 from morello.ir.ops.reduce import Mean, Prod, Reduction, Sum
-from morello.ir.ops.scan import Arg, CumSum
+from morello.ir.ops.scan import Arg, CumSum, TopK
 from morello_reference_c.meanings.common import at, loop
 from morello_reference_c.meanings.elementwise import compared, first
 from morello_reference_c.values import Value
@@ -60,6 +60,22 @@ def cumsum(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
     point = [place if dim == axis else name for dim, name in enumerate(dims)]
     add, write = f"sum += {source.read(kind, *point)};", out.write("sum", *point)
     return [f"{kind} sum = 0;", *loop(dims[axis], shape[axis], *((write, add) if op.exclusive else (add, write)))]
+
+
+def top(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    """A value goes to the place that is the number of values before it."""
+    assert isinstance(op, TopK)
+    source, *outs = values
+    axis, kind = op.axis(len(shape)), source.dtype.wide.c_name
+    other, place = (["m" if dim == axis else name for dim, name in enumerate(dims)] for _ in range(2))
+    place[axis] = "place"
+    nan = " || (a != a && b == b) || (a != a && b != b && m < {0})" if source.dtype.is_float else ""
+    before = f"a > b || (a == b && m < {dims[axis]}){nan.format(dims[axis])}"
+    count = [f"{kind} a = {source.read(kind, *other)};", f"place += {before};"]
+    body = ["ptrdiff_t place = 0;", f"{kind} b = {source.read(kind, *dims)};", *loop("m", shape[axis], *count)]
+    results = zip(outs, (source.element(*dims), f"(int32_t){dims[axis]}"), strict=True)
+    stores = [f"    {out.element(*place)} = {value};" for out, value in results]
+    return loop(dims[axis], shape[axis], *body, f"if (place < {op.k}) {{", *stores, "}")
 
 
 def _loops(op: Reduction, dims: Sequence[str], shape: Sequence[int], *body: str) -> list[str]:
