@@ -12,6 +12,7 @@ from lark import Token
 from morello.errors import MorelloError, closest, suggestion
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, quoted
+from morello.frontend.infer import result_shape
 from morello.frontend.syntax import (
     EquationNode,
     FormulaNode,
@@ -125,7 +126,7 @@ class Graph:
 
     def arranged(self, source: Source, rank: int, shapes: Mapping[int, Sequence[int]] | None = None) -> Arranged:
         """Return the Compose for an output of `rank` dimensions and external inputs of these `shapes`."""
-        known = shapes or {}
+        known = self._shapes(source, shapes or {})
         ops = [
             configured(source, op, node, None, [known.get(entry) for entry in wire])
             for op, node, wire in zip(self.ops, self.nodes, self.wires, strict=True)
@@ -137,6 +138,20 @@ class Graph:
                 raise source.error(node.span, f"{op.name} has {count}, not {len(wire)}", "give it one tensor for each")
         with source.at(self.place):
             return arranged(expanded(ops, ranks_of(ops, self.wires, rank), self.wires))
+
+    def _shapes(self, source: Source, external: Mapping[int, Sequence[int]]) -> dict[int, Sequence[int]]:
+        """Return the shapes of inputs and of the results that these determine, by entry."""
+        known, left = dict(external), [*range(len(self.ops))]
+        while ready := [number for number in left if all(entry in known for entry in self.wires[number])]:
+            for number in ready:
+                left.remove(number)
+                given = [known[entry] for entry in self.wires[number]]
+                op = configured(source, self.ops[number], self.nodes[number], None, given)
+                with source.at(self.nodes[number].span):
+                    shape = result_shape(op, given)
+                if shape is not None:
+                    known[~number] = shape
+        return known
 
 
 def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | EquationNode]) -> Graph:

@@ -9,8 +9,11 @@ from lark import Token
 
 from morello.frontend.diagnostics import Source, SourceError, Span
 from morello.frontend.syntax import Numbers, span
-from morello.ir.ops import Compose
+from morello.ir.ops import Compose, Operation
 from morello.ir.ops.base import Operand
+from morello.ir.ops.binary import Binary
+from morello.ir.ops.compare import Where
+from morello.ir.ops.named_graphs import NamedGraph
 from morello.ir.ops.wiring import Extent, extents, merged
 
 _Terms = tuple[tuple[int, int], ...]
@@ -69,6 +72,36 @@ class _Unknowns:
         return True
 
 
+def result_shape(op: Operation | NamedGraph, shapes: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+    """Return the shape of the output for inputs of these shapes, None if they do not determine it."""
+    rank = op.rank or max(map(len, shapes), default=0)
+    *inputs, out = op.operands(rank)
+    unknowns = _Unknowns()
+    for operand, shape in zip(inputs, shapes, strict=False):
+        missing = len(operand.dims) - len(shape)
+        if missing < 0:
+            return None
+        for extent, size in zip(extents(operand), (1,) * missing + tuple(shape), strict=True):
+            try:
+                unknowns.add(_SizeEquation(extent.terms, size - 1 + extent.less), operand.name)
+            except _Contradiction:
+                # The shape of the whole has the same one, with its place.
+                return None
+    if any(dim not in unknowns.values for extent in extents(out) for dim, _ in extent.terms):
+        return None
+    return out.shape([unknowns.values.get(dim, 0) + 1 for dim in range(rank)])
+
+
+def with_leading(compose: Compose, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return the operands' shapes, with leading sizes of 1 for those that are only values of elementwise operations."""
+    readers = [[stage.op for stage in compose.stages if entry in stage.inputs] for entry in range(len(shapes))]
+    ranks = [len(one.dims) for one in compose.operands(compose.rank)]
+    return [
+        (1,) * (rank - len(shape)) + shape if ops and all(isinstance(op, (Binary, Where)) for op in ops) else shape
+        for shape, rank, ops in zip(shapes, ranks, readers, strict=True)
+    ]
+
+
 def infer_shape(
     source: Source,
     compose: Compose,
@@ -96,7 +129,8 @@ def infer_shape(
             except _Contradiction as error:
                 culprit = error.equation.operand
                 at = index if culprit is None else culprit
-                number = texts[at].numbers[axis if culprit is None else error.equation.axis]
+                place_of = axis if culprit is None else error.equation.axis
+                number = texts[at].numbers[max(0, place_of - len(shapes[at]) + len(texts[at].numbers))]
                 raise _mismatch(source, compose, unknowns, at, names[at], shapes[at], number) from None
     missing = [compose.dims(rank)[dim] for dim in range(rank) if dim not in unknowns.values]
     if missing:

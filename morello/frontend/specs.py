@@ -10,7 +10,7 @@ from lark import Token
 from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
-from morello.frontend.infer import infer_shape
+from morello.frontend.infer import infer_shape, with_leading
 from morello.frontend.operands import is_constant, read_state
 from morello.frontend.syntax import (
     CallNode,
@@ -184,7 +184,7 @@ def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, .
     names = [graph.names[entry] for entry in (*composed.inputs, -1)]
     groups = [groups[entry] for entry in (*composed.inputs, -1)]
     texts = [group.shape for group in groups if group.shape is not None]
-    shapes = [_shape(source, text) for text in texts]
+    shapes = with_leading(compose, [_shape(source, text) for text in texts])
     shape = infer_shape(source, compose, names, shapes, texts, place)
     if sizes is not None:
         shape, shapes = sizes, _operand_shapes(source, place, compose, sizes)

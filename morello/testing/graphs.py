@@ -76,7 +76,10 @@ class _Drawn:
         if kind == "over":
             over = tuple(dim for dim in range(rank) if rng.random() < 0.5)
             small = tuple(1 if dim in over else size for dim, size in enumerate(shape))
-            return rng.choice([Add(over=over), Sub(over=over)]), rank, (first, self._like(small)), shape
+            pair = (first, self._like(small))
+            if rng.random() < 0.3:
+                return Sub(over_lhs=over), rank, pair[::-1], shape
+            return rng.choice([Add(over=over), Sub(over=over)]), rank, pair, shape
         if kind == "reduce":
             dims = rng.sample(range(rank), rng.choice([1, 1, 1, 2]))
             return rng.choice([Mean, Sum, Max, Min])(dim=tuple(sorted(dims))).normal(rank), rank, (first,), shape

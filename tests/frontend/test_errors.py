@@ -126,7 +126,7 @@ SPECS = [
      "Conv: no filter reaches 1 row and 1 column at the end of an image of 8×8", "write image=[7, 7] and c1"),
     ("Compose([Relu, ‹Conv[padding=1, image=9]›], [(1×1×8×9, GL), (1×1×3×3, GL), (1×1×9×9, GL)])",
      "Conv: its image is 1×1×8×9, not 9×9", "write image=[8, 9]"),
-    ("Compose([y = ‹Conv[image=4]›(x, f), f = Relu(g)], [x: (1×1×4×4, GL), g: (1×1×1×1, GL), y: (1×1×4×4, GL)])",
+    ("Compose([y = ‹Conv[image=4]›(x, f), f = Broadcast(g)], [x: (1×1×4×4, GL), g: (1×1×1×1, GL), y: (1×1×4×4, GL)])",
      "Conv: image needs filters whose sizes an operand of the Compose gives", "padding=[top, left, bottom, right]"),
     ("Compose([Relu, Relu[‹image›=4]], [(4, GL), (4, GL)])", "Relu has no parameter 'image'", ""),
     ("Softmax[dim=‹(›4×4, GL, GL)", "unexpected '('", "expected a name, a number, a decimal number or `[`"),

@@ -8,6 +8,7 @@ from morello.ir.dtypes import BF16, F32, U8
 from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
 from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.compare import Where
 from morello.ir.spec import LogicalSpec
 from morello.plugins import TargetPlugin, hookimpl
 from morello.plugins.registry import Registry
@@ -190,6 +191,26 @@ class Blurring:
     @hookimpl
     def morello_operations(self):
         return [Blur()]
+
+
+#: Operands of the graph y = Where(Less(Relu(a), z), a, b), and the dimensions along which these are repeated.
+BROADCAST = [
+    ("a: (4×8, GL), b: (4×8, GL), z: (4×8, GL)", ((), (), ()), ((), ())),
+    ("a: (4×8, GL), b: (8, GL), z: (4×1, GL)", ((), (), (0,)), ((), (1,))),
+    ("a: (4×1, GL), b: (1×8, GL), z: (8, GL)", ((), (1,), (0,)), ((1,), (0,))),
+    ("a: (4×1, GL), b: (4×8, GL), z: (1, GL)", ((1,), (1,), ()), ((), (0,))),
+]
+
+
+@pytest.mark.parametrize(("operands", "where", "less"), BROADCAST)
+def test_operands_are_repeated_as_in_numpy(target, operands, where, less):
+    graph = "y = Where(c, a, b), c = Less(r, z), r = Relu(a)"
+    spec = parse_spec(f"Compose([{graph}], [{operands}, y: (4×8, GL)])", target)
+    assert isinstance(spec.op, Compose)
+    chosen, compared, _ = (stage.op for stage in spec.op.stages)
+    assert chosen == Where(over_condition=where[0], over_lhs=where[1], over=where[2])
+    assert compared == by_name("Less").configured({"over_lhs": less[0], "over": less[1]})
+    assert parse_spec(str(spec), target) == spec
 
 
 @pytest.fixture

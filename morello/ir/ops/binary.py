@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
 import numpy as np
@@ -17,6 +17,7 @@ from morello.ir.ops.base import (
     Operand,
     Operation,
     Shape,
+    Value,
     flattened,
     memoized,
     parameter,
@@ -49,6 +50,22 @@ def missing_dims(op: Operation, names: Sequence[str], shape: Shape) -> SpecError
     return None
 
 
+def repeated(
+    given: Mapping[str, Value], names: Sequence[str], operands: Sequence[Sequence[int] | None]
+) -> Mapping[str, Value]:
+    """Return parameters with the dimensions along which operands of these shapes are repeated, as numpy repeats them.
+
+    `names` are the parameters for each operand. Nothing is added to some that are given, or without all shapes.
+    """
+    shapes = [shape for shape in operands if shape is not None]
+    if len(shapes) < len(names) or not {*given}.isdisjoint(names):
+        return given
+    rank = max(map(len, shapes))
+    whole = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    over = (tuple(dim for dim, size in enumerate(own) if size == 1 < max(one[dim] for one in whole)) for own in whole)
+    return {**given, **dict(zip(names, over, strict=True))}
+
+
 @attrs.frozen(cache_hash=True)
 class Binary(AnyRank):
     """out[i...] = f(lhs[i...], rhs[i...]). Operands are repeated along dimensions in which they have size 1.
@@ -62,6 +79,14 @@ class Binary(AnyRank):
 
     over: tuple[int, ...] = over_dims()
     over_lhs: tuple[int, ...] = over_dims()
+
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+    ) -> Self:
+        return super().configured(repeated(given, ("over_lhs", "over"), operands), shape, operands)
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Self
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, flattened, memoized, source_and_output
-from morello.ir.ops.binary import Binary, missing_dims, over_dims
+from morello.ir.ops.base import (
+    Arrays,
+    ErrorAnalysis,
+    Operand,
+    Operation,
+    Shape,
+    Value,
+    flattened,
+    memoized,
+    source_and_output,
+)
+from morello.ir.ops.binary import Binary, missing_dims, over_dims, repeated
 from morello.ir.ops.common import AnyRank, as_type, convertible
 from morello.ir.ops.unary import Unary
 
@@ -138,6 +148,15 @@ class Where(AnyRank):
     over: tuple[int, ...] = over_dims()
     over_lhs: tuple[int, ...] = over_dims()
     over_condition: tuple[int, ...] = over_dims()
+
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+    ) -> Self:
+        given = repeated(given, ("over_condition", "over_lhs", "over"), operands)
+        return super().configured(given, shape, operands)
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
