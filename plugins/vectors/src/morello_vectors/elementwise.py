@@ -166,6 +166,10 @@ def _compared(site: KernelSite) -> str:
     return f"{{out}} = (uint8_t)({a} {_COMPARISONS[site.spec.op.name]} {b});"
 
 
+def _logic(site: KernelSite) -> str:
+    return f"{{out}} = {_LOGIC[site.spec.op.name]};"
+
+
 def _chosen(site: KernelSite) -> str:
     """Return the template of Where on single values."""
     out = site.spec.states[3].dtype
@@ -203,7 +207,7 @@ SCALARS = (
     _scalar("ValuePow", Pow, 3, 3 * _CALL, emit=in_doubles("x = {lhs}; {out} = __builtin_pow(x, {rhs})")),
     _scalar("ValuePRelu", PRelu, 3, 3, template=line("{lhs} < 0 ? {rhs} * {lhs} : {lhs}")),
     _scalar("ValueComparison", Comparison, 3, 2, template=_compared),
-    _scalar("ValueLogic", Logic, 3, 1, template=lambda site: f"{{out}} = {_LOGIC[site.spec.op.name]};"),
+    _scalar("ValueLogic", Logic, 3, 1, template=_logic),
     _scalar("ValueNot", Not, 2, 1, template="{out} = !{src};"),
     _scalar("ValueWhere", Where, 4, 3, template=_chosen),
     _scalar("ValueDivideVec", DivideVec, 2, 5, template=line("{x} / {y}")),
@@ -319,7 +323,7 @@ def _vector_where(place: Place) -> str:
 
 
 def _vector_logic(place: Place) -> str:
-    return f"{{out}} = {_LOGIC[place.site.spec.op.name]};"
+    return _logic(place.site)
 
 
 def _vector_not(place: Place) -> str:

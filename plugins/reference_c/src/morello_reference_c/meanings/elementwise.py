@@ -18,7 +18,7 @@ from morello_reference_c.values import Value
 _OPERATORS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/"}
 #: Operators whose results are truth values, by name.
 _TRUTHS = {"Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">=", "Equal": "==", "NotEqual": "!="}
-_TRUTHS |= {"And": "&", "Or": "|", "Xor": "^"}
+_TRUTHS.update(And="&", Or="|", Xor="^")
 _COMPARISONS: dict[type[Operation], str] = {Maximum: ">", Minimum: "<"}
 #: Functions of a double x.
 _FUNCTIONS: dict[type[Operation], str] = {
