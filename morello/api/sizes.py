@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: A cover costs at most this multiple of an exact program, as far as costs between searched sizes are known.
 RATIO = 1.1
 #: The most parts of different sizes, which bound the code.
-MOST_PARTS = 32
+MOST_PARTS = 40
 #: Parts grow by powers of two until twice the size costs nearly twice as much (`_LINEAR`), and calls are rare: from
 #: this cost on, in tenths of a cycle.
 _LINEAR, _LONG = 0.99, 200_000
@@ -50,18 +50,36 @@ _LARGEST = 1024
 _OFFERED = sorted({min(size << shift, _LARGEST) for size in range(1, 16) for shift in range(8)})
 
 
-def cheapest_covers(costs: Mapping[int, int], high: int) -> tuple[list[int], list[int]]:
-    """Return the least cost to cover each size from 0 to `high` by parts, and the largest part of such a cover.
+@attrs.frozen
+class Covers:
+    """The cheapest covers of sizes by parts: the least cost of each size from 0, and the largest part of such a cover.
 
-    `costs` has a part of size 1.
+    They end where the part is the same for as many sizes as the largest part has: the least costs of larger sizes are
+    sums with these, so their part is that one, too.
     """
-    parts = sorted(costs, reverse=True)
-    least, first = [0], [0]
-    for size in range(1, high + 1):
-        cost, part = min((costs[one] + least[size - one], -one) for one in parts if one <= size)
-        least.append(cost)
-        first.append(-part)
-    return least, first
+
+    costs: Mapping[int, int]
+    least: list[int]
+    parts: list[int]
+
+    @classmethod
+    def of(cls, costs: Mapping[int, int], high: int) -> Covers:
+        """Return the covers of sizes up to `high` by parts with these costs, one of which has size 1."""
+        parts = sorted(costs, reverse=True)
+        least, first, same = [0], [0], 0
+        while len(least) <= high and same <= parts[0]:
+            size = len(least)
+            cost, part = min((costs[one] + least[size - one], -one) for one in parts if one <= size)
+            same = same + 1 if first[-1] == -part else 1
+            least.append(cost)
+            first.append(-part)
+        return cls(costs, least, first)
+
+    def cost(self, size: int) -> int:
+        """Return the least cost of a size."""
+        last = self.parts[-1]
+        more = max(0, -(-(size + 1 - len(self.least)) // last))
+        return more * self.costs[last] + self.least[size - more * last]
 
 
 @attrs.frozen
@@ -77,9 +95,9 @@ class SizePlan:
     def of(cls, dim: int, programs: Mapping[int, Goal], high: int) -> SizePlan:
         """Return the plan with the cheapest covers of sizes up to `high`."""
         costs = {size: cost_and_peak(goal.impl).cost for size, goal in sorted(programs.items())}
-        first = cheapest_covers(costs, high)[1]
-        low = cheapest_covers({size: goal.low for size, goal in programs.items()}, high)[0][-1]
-        long, count = first[-1], high
+        first = Covers.of(costs, high).parts
+        low = Covers.of({size: goal.low for size, goal in programs.items()}, high).cost(high)
+        long, count = first[-1], len(first) - 1
         while count > 1 and first[count] == long:
             count -= 1
         used = {*first[1:]}
@@ -88,9 +106,12 @@ class SizePlan:
 
     def cover(self, size: int) -> Counter[int]:
         """Return the number of parts of each size that cover `size`, in the order in which they run."""
-        found, table = Counter[int](), self.parts.table
+        found, table, long = Counter[int](), self.parts.table, self.parts.long
+        if size > len(table):
+            found[long] = -(-(size - len(table)) // long)
+            size -= found[long] * long
         while size:
-            part = self.parts.long if size > len(table) else table[size - 1]
+            part = table[size - 1]
             found[part] += 1
             size -= part
         return found
@@ -100,27 +121,28 @@ class SizePlan:
         return sum(count * self.costs[part] for part, count in self.cover(size).items())
 
 
-def choose_parts(cost: Callable[[int], int], high: int) -> list[int]:
+def choose_parts(cost: Callable[[int], int], high: int, few: bool = False) -> list[int]:
     """Return the sizes of parts for covers of sizes up to `high`, by the costs of their programs.
 
     They are powers of two, perhaps `high`, and then, again and again, the size offered of which a cover costs the
     largest multiple of an exact program, until that is at most `RATIO`. Costs of sizes between those are interpolated.
+    If they are to be few, they are powers of eight alone.
     """
-    size, costs = 1, {1: cost(1)}
-    while 2 * size <= min(high, _LARGEST):
-        size *= 2
+    size, step, costs = 1, 8 if few else 2, {1: cost(1)}
+    while step * size <= min(high, _LARGEST):
+        size *= step
         costs[size] = cost(size)
-        if costs[size] >= max(_LONG, _LINEAR * 2 * costs[size // 2]):
+        if costs[size] >= max(_LONG, _LINEAR * step * costs[size // step]):
             break
     else:
-        if size < high <= _LARGEST:
+        if size < high <= _LARGEST and not few:
             size, costs[high] = high, cost(high)
-    while len(costs) < MOST_PARTS:
+    while len(costs) < MOST_PARTS and not few:
         known = sorted(costs)
-        least = cheapest_covers(costs, size)[0]
-        exact = np.interp(range(size + 1), known, [costs[one] for one in known])
-        worst = max((one for one in _OFFERED if one <= size), key=lambda one: least[one] / exact[one])
-        if least[worst] <= RATIO * exact[worst]:
+        covers, offered = Covers.of(costs, size), [one for one in _OFFERED if one <= size]
+        exact = np.interp(offered, known, [costs[one] for one in known])
+        ratio, worst = max((covers.cost(one) / cost, one) for one, cost in zip(offered, exact.tolist(), strict=True))
+        if ratio <= RATIO:
             break
         costs[worst] = cost(worst)
     return sorted(costs)
@@ -131,15 +153,17 @@ class SizedGoal(Goal):
     """A goal for all sizes of one dimension; its Spec and its program are those of the largest one."""
 
     sizes: Sizes = attrs.field(kw_only=True)
+    #: Whether parts are to be few, where each takes a long search.
+    few: bool = False
     plan: SizePlan | None = None
 
     @classmethod
-    def of_sizes(cls, goal: Goal, sizes: Sizes) -> SizedGoal:
+    def of_sizes(cls, goal: Goal, sizes: Sizes, few: bool = False) -> SizedGoal:
         """Return the goal of all sizes, given that of the largest."""
-        made = cls(**{field.name: getattr(goal, field.name) for field in attrs.fields(Goal)}, sizes=sizes)
+        made = cls(**{field.name: getattr(goal, field.name) for field in attrs.fields(Goal)}, sizes=sizes, few=few)
         # One search, with tables for all parts: those of one size serve most others.
-        offered = (Leaf(made._part(size)) for size in {*_OFFERED, sizes.high} if size <= min(sizes.high, _LARGEST))
-        return attrs.evolve(made, searches=Searches(goal.target, shared=True, expected=offered))
+        offered = [Leaf(made._part(size)) for size in {*_OFFERED, sizes.high} if size <= min(sizes.high, _LARGEST)]
+        return attrs.evolve(made, searches=Searches(goal.target, shared=True, expected=() if few else offered))
 
     def __repr__(self) -> str:
         state = "not scheduled" if self.plan is None else f"{len(self.plan.parts.programs)} programs"
@@ -179,13 +203,6 @@ class SizedGoal(Goal):
     def among(self) -> str:
         return f"covers by programs of these sizes{super().among and f', {super().among}'}"
 
-    @property
-    def words(self) -> str:
-        """Return the sizes of the parts, and their largest number, in words."""
-        assert self.plan
-        sizes = ", ".join(map(str, sorted(self.plan.parts.programs)))
-        return f"{self.sizes.name} from {self.sizes.low} to {self.sizes.high:,}, by programs of {sizes}"
-
     @cached_property
     def program(self) -> Program:
         """Return the C of all sizes; its `size` is the largest. Raises EmitError."""
@@ -201,9 +218,10 @@ class SizedGoal(Goal):
         """Return the goal of one size, with the program that a call runs. Raises MorelloError without programs."""
         if self.plan is None:
             raise MorelloError(f"{self.name} has no programs yet", "search for them: `synthesize`")
-        return attrs.evolve(self._start(self._spec_at(size)), position=Position(self._impl(size)))
+        return attrs.evolve(self._start(self.spec_at(size)), position=Position(self._impl(size)))
 
-    def _spec_at(self, size: int) -> Spec:
+    def spec_at(self, size: int) -> Spec:
+        """Return the Spec of one size."""
         shape = [*self.spec.shape]
         shape[self.sizes.dim] = size
         return self.target.spec(attrs.evolve(self.spec.logical, shape=tuple(shape)), tuple(map(int, self.spec.limits)))
@@ -223,7 +241,7 @@ class SizedGoal(Goal):
     def _impl(self, size: int) -> Impl:
         """Return the program that a call runs for a size."""
         assert self.plan
-        programs, cover, spec = self.plan.parts.programs, self.plan.cover(size), self._spec_at(size)
+        programs, cover, spec = self.plan.parts.programs, self.plan.cover(size), self.spec_at(size)
         if cover == {size: 1}:
             return programs[size]
         step = Cover(self.sizes.dim, tuple(cover), tuple(cover.values()))
@@ -251,7 +269,7 @@ class SizedGoal(Goal):
             found[size] = start._applied(steps, db, progress, budget)
             return cost_and_peak(found[size].impl).cost
 
-        choose_parts(cost, self.sizes.high)
+        choose_parts(cost, self.sizes.high, self.few)
         planned = attrs.evolve(self, plan=SizePlan.of(self.sizes.dim, found, self.sizes.high))
         return attrs.evolve(
             planned,
@@ -343,10 +361,10 @@ class SizedKernel(Kernel):
         return super().explain(0, noise, db, progress)
 
     def check(self, seed: int = 0, thorough: bool = False, reference: Any = None) -> CheckReport:
-        """Verify it in several sizes, as `Kernel.check` does: the smallest, the largest, those of parts, and sums."""
+        """Verify it in several sizes, as `Kernel.check` does: the smallest, those of parts, and sums of parts."""
         sizes = self.goal.sizes
         parts = sorted(self.goal.plan.parts.programs) if self.goal.plan else []
-        tried = {sizes.low, sizes.high, *parts, sum(parts), parts[-1] - 1, parts[-1] + 1}
+        tried = {sizes.low, min(sizes.high, 2 * parts[-1] + 1), *parts, sum(parts), parts[-1] - 1}
         tried = sorted(one for one in tried if sizes.low <= one <= sizes.high)
         reports = [self.at(size).check(seed, thorough, reference) for size in tried]
         results = tuple(

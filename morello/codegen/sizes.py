@@ -23,6 +23,9 @@ from morello.ir.tensor import TensorSpec
 from morello.kernels.buffers import View
 from morello.kernels.target import Target
 
+#: Numbers in a line of the table.
+_PER_LINE = 32
+
 
 @attrs.frozen
 class Parts:
@@ -130,21 +133,22 @@ class PartsEmission(Emission):
     def _loop_over_parts(self, logical: LogicalSpec, views: list[View]) -> None:
         parts, count = self._parts, len(self._parts.table)
         table, start, left, part = (self.names.fresh(one) for one in ("parts", "start", "left", "part"))
-        kind = "uint8_t" if max(parts.table) < 256 else "uint16_t"
-        self.writer.line(f"/* The size of the next part, if 1 to {count} values are left. */")
-        self.writer.line(f"static const {kind} {table}[{count}] = {{")
-        for place in range(0, count, 24):
-            self.writer.line(f"    {', '.join(map(str, parts.table[place : place + 24]))},")
+        numbers = {size: number for number, size in enumerate(parts.programs)}
+        self.writer.line(f"/* The program of the next part, if 1 to {count} values are left. */")
+        self.writer.line(f"static const uint8_t {table}[{count}] = {{")
+        for place in range(0, count, _PER_LINE):
+            row = ", ".join(str(numbers[size]) for size in parts.table[place : place + _PER_LINE])
+            self.writer.line(f"    {row},")
         self.writer.line("};")
-        head = f"for (ptrdiff_t {start} = 0, {part}; {start} < {self._size_name}; {start} += {part})"
+        head = f"for (ptrdiff_t {start} = 0, {part} = 0; {start} < {self._size_name}; {start} += {part})"
         with self.writer.block(head):
             self.writer.line(f"const ptrdiff_t {left} = (ptrdiff_t){self._size_name} - {start};")
-            self.writer.line(f"{part} = {left} > {count} ? {parts.long} : {table}[{left} - 1];")
-            with self.writer.block(f"switch ({part})"):
+            with self.writer.block(f"switch ({left} > {count} ? {numbers[parts.long]} : {table}[{left} - 1])"):
                 for size, impl in parts.programs.items():
                     starts = [as_index(Symbol(start) if dim == parts.dim else 0) for dim in range(len(logical.shape))]
                     pairs = zip(views, logical.declared, impl.spec.operands, strict=True)
                     inside = [view.tile(tensor, one.start(starts)) for view, one, tensor in pairs]
-                    with self.writer.block(f"case {size}:"), self.names.scope():
+                    with self.writer.block(f"case {numbers[size]}:"), self.names.scope():
+                        self.writer.line(f"{part} = {size};")
                         self._node(impl, inside)
                         self.writer.line("break;")

@@ -12,8 +12,8 @@ from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 
-#: The largest size: covers are computed for each.
-MOST = 65_536
+#: The largest size.
+MOST = 1 << 24
 
 
 class NamedSize(int):
@@ -65,7 +65,8 @@ def read_sized(source: Source, target: Target, node: SpecNode) -> tuple[Spec, Si
     # Larger sizes than 1, of which layouts have no part.
     one, other = (read_signed(source, target, _at(node, high + more))[0].logical for more in (1, 2))
     dim = _dimension(source, name, one, other)
-    _check(source, name, dim, one, other)
+    if refused := fault(name, dim, one, other):
+        raise source.error(span(name), *refused)
     return spec, signature, Sizes(str(name), low, high, dim)
 
 
@@ -101,25 +102,28 @@ def _dimension(source: Source, name: Token, logical: LogicalSpec, other: Logical
     return dims[0]
 
 
-def _check(source: Source, name: Token, dim: int, logical: LogicalSpec, other: LogicalSpec) -> None:
-    """Raise SourceError unless parts along a dimension are independent, and addresses do not depend on its size."""
+def fault(name: str, dim: int, logical: LogicalSpec, other: LogicalSpec) -> tuple[str, str] | None:
+    """Return why a dimension called `name` cannot have a size of run time, and a remedy; None if it can.
+
+    Its parts are independent, and no address depends on its size, which differs in the two Specs.
+    """
     op, rank, called = logical.op, len(logical.shape), logical.dims[dim]
     if op.constants:
         hint = "leave out `constant`: each part's program would pack it in a layout of its own"
-        raise source.error(span(name), f"a constant operand of {op}, and a size {quoted(name)} of run time", hint)
+        return f"a constant operand of {op}, and a size {quoted(name)} of run time", hint
     if not op.writes_apart(rank, dim) or dim in op.untiled(rank) or op.tile_multiple(dim) > 1:
         hint = "name a dimension of every output, in which each value is computed alone"
-        raise source.error(span(name), f"{op} cannot be cut along {called}, of size {quoted(name)}", hint)
+        return f"{op} cannot be cut along {called}, of size {quoted(name)}", hint
     for one, tensor, more in zip(logical.declared, logical.operands, other.operands, strict=True):
         layout = tensor.state.layout
         if not one.uses(dim):
             continue
         if any(terms != ((dim, 1),) for terms in one.dims if any(dim == other for other, _ in terms)):
-            hint = "name a dimension whose parts do not overlap"
-            raise source.error(span(name), f"parts of {one.name} of {op} along {called} overlap", hint)
+            return f"parts of {one.name} of {op} along {called} overlap", "name a dimension whose parts do not overlap"
         if layout is None:
-            raise source.error(span(name), f"{one.name} is in registers, of number {quoted(name)}", "move it to memory")
+            return f"{one.name} is in registers, of number {quoted(name)}", "move it to memory"
         dense = len(layout.dims) - tensor.state.contig
         if layout.strides(tensor.shape)[dense:] != layout.strides(more.shape)[dense:]:
             hint = f"give it a layout with {called} first, or cN so that distances are parameters"
-            raise source.error(span(name), f"the layout of {one.name}, {layout}, depends on {quoted(name)}", hint)
+            return f"the layout of {one.name}, {layout}, depends on {quoted(name)}", hint
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from operator import attrgetter, is_
 from typing import Any, TypedDict
@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from morello.api import pipeline
+from morello.api.functions.batches import Batches, for_parts
 from morello.api.functions.conversion import as_array, as_arrays
 from morello.api.functions.views import COPY, ArrayView, Steps, back, through
 from morello.api.goals import Goal
@@ -237,6 +238,7 @@ _DEFAULT = CallSettings()
 _lock = threading.RLock()
 _calls: dict[Hashable, FunctionCall] = {}
 _kernels: dict[Hashable, Kernel] = {}
+_batches = Batches()
 
 
 def call(
@@ -347,9 +349,16 @@ def _compile_call(
 
 def _compiled(planned: FunctionPlan, settings: CallSettings) -> Kernel:
     goal = planned.goal(settings.chosen(), settings.threads == 1)
-    key = goal.spec, goal.signature, goal.name, attrs.evolve(settings, copy=True)
+    options = attrs.evolve(settings, copy=True)
+    key = goal.spec, goal.signature, goal.name, options
+
+    def compile_within(budget: SearchBudget, goal: Goal) -> Kernel:
+        return pipeline.compile(goal, progress=settings.progress, budget=budget)
+
     if key not in _kernels:
-        _kernels[key] = pipeline.compile(goal, progress=settings.progress, budget=settings.limits())
+        budget = settings.limits()
+        each, whole = partial(compile_within, budget), partial(compile_within, for_parts(budget))
+        _kernels[key] = _batches.kernel(goal, options, each, whole)
     return _kernels[key]
 
 
