@@ -139,7 +139,7 @@ SPECS = [
     ("Compose([LayerNorm, Relu], [(4, GL), (4, GL)]‹)›",
      "Compose has 4 operands (gamma0, beta0, src1, out), not 2", ""),
     ("Attention(‹1×2×3›, GL, GL, GL, GL)", "Attention has the 5 dimensions b×m×n×e×d, not 3", "a size for each"),
-    ("Compose([y = ‹Attention›(q, k, v), q = Broadcast(x), k = Broadcast(x)], [x: (1×4×1, GL), v: (1×4×4, GL), y: (1×4×4, GL)])",
+    ("Compose([y = ‹Attention›(q, q, v), q = Broadcast(x)], [x: (1×4×1, GL), v: (1×4×4, GL), y: (1×4×4, GL)])",
      "Attention: scale is 1/√d, and no operand gives d", "for example scale=0.125"),
     ("Compose([y = ‹Relu›(h, x, h), h = Relu(x)], [x: (4, GL), y: (4, GL)])", "Relu has 1 input (src), not 3", ""),
     # Equations
