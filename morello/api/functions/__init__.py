@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from morello.api.functions.attention import NAMES, attention_arrays, check_is_causal, plan_attention
+from morello.api.functions.attention_plan import NAMES, attention_arrays, check_is_causal, plan_attention
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
 from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product

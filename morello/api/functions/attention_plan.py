@@ -113,7 +113,7 @@ def plan_attention(
     }
     made = _operand("out", result, wide)
     (batches, m, d), (_, n, e) = operands["q"].shape, operands["v"].shape
-    steps: list[tuple[Operation, tuple[str, ...]]] = [(Scale(by=float(factor)), ())]
+    steps: list[tuple[Operation, tuple[str, ...]]] = []
     if "mask" in given:
         operands["mask"] = mask = _mask(given["mask"], (*q[:-1], n), (*query.shape[:-1], n), wide)
         over = [dim for dim, (own, size) in enumerate(zip(mask.shape, (batches, m, n), strict=True)) if own < size]
@@ -122,7 +122,7 @@ def plan_attention(
         operands["rows"] = given["rows"].grouped([[0], []]).repeated(batches)
         operands["columns"] = given["columns"].grouped([[], [], [0]])
         steps.append((CausalMask(window=int(window)), ("rows", "columns")))
-    graph = arranged(_stages(steps, names))
+    graph = arranged(_stages(Scale(by=float(factor)), steps, names))
     inputs = tuple((place, operands[name]) for place, name in enumerate(names))
     return FunctionPlan(
         "attention",
@@ -136,15 +136,20 @@ def plan_attention(
     )
 
 
-def _stages(steps: Sequence[tuple[Operation, tuple[str, ...]]], names: tuple[str, ...]) -> list[ComposeStage]:
-    """Return the stages of attention, in which `steps` run one after another on the scores, with further inputs."""
+def _stages(
+    scale: Operation, steps: Sequence[tuple[Operation, tuple[str, ...]]], names: tuple[str, ...]
+) -> list[ComposeStage]:
+    """Return the stages of attention, in which `steps` run one after another on the scores, with further inputs.
+
+    Rows are scaled, not scores: these are more.
+    """
     q, k, v = map(names.index, "qkv")
     between = [
         ComposeStage(op, 3, (~number, *map(names.index, more)))
         for number, (op, more) in enumerate(reversed(steps), start=3)
     ]
-    head = [ComposeStage(Matmul(), 4, (~1, v)), ComposeStage(Softmax(), 3, (~2,))]
-    return [*head, *between, ComposeStage(Matmul(), 4, (q, k))]
+    head = [ComposeStage(Matmul(), 4, (~1, v)), ComposeStage(Softmax(), 3, (~2,)), *between]
+    return [*head, ComposeStage(Matmul(), 4, (~(len(head) + 1), k)), ComposeStage(scale, 3, (q,))]
 
 
 def _shared_heads(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> int:
