@@ -149,16 +149,10 @@ def _others(rank: int, *dims: int) -> tuple[int, ...]:
     return tuple(dim for dim in range(rank) if dim not in dims)
 
 
-def _mean(make: Make, x: int, dims: Sequence[int]) -> int:
-    for dim in dims:
-        x = make(Mean(dim=dim), x)
-    return x
-
-
 def _normalized(make: Make, x: int, along: tuple[int, ...], eps: float) -> int:
     """Return (x − mean) / √(variance + eps), of the values along some dimensions."""
-    centred = make(Sub(over=along), x, _mean(make, x, along))
-    variance = _mean(make, make(Mul(), centred, centred), along)
+    centred = make(Sub(over=along), x, make(Mean(dim=along), x))
+    variance = make(Mean(dim=along), make(Mul(), centred, centred))
     return make(Mul(over=along), centred, make(Rsqrt(), make(Shift(by=eps), variance)))
 
 
