@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol, Self, TypeAlias, TypeVar
 
@@ -113,8 +113,9 @@ def _value(source: Source, node: ParameterNode) -> Value:
 class Graph:
     """The operations of a Compose and their inputs: entry e ≥ 0 is external input e, ~j the output of operation j.
 
-    `ops` have no parameters yet; these are in `nodes`. `names` are those of the external inputs, then of the output;
-    `tokens` their places in equations, None for a chain.
+    `ops` have no parameters yet; these are in `nodes`. The outputs of the operations `outputs` are also those of the
+    Compose. `names` are those of the external inputs, then of these outputs and that of the first operation; `tokens`
+    their places in equations, None for a chain.
     """
 
     place: Span
@@ -123,9 +124,12 @@ class Graph:
     wires: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
     tokens: tuple[Token, ...] | None = None
+    outputs: tuple[int, ...] = ()
 
-    def arranged(self, source: Source, rank: int, shapes: Mapping[int, Sequence[int]] | None = None) -> Arranged:
-        """Return the Compose for an output of `rank` dimensions and external inputs of these `shapes`."""
+    def arranged(
+        self, source: Source, ranks: Mapping[int, int], shapes: Mapping[int, Sequence[int]] | None = None
+    ) -> Arranged:
+        """Return the Compose for outputs of operations with these `ranks` and external inputs of these `shapes`."""
         known = self._shapes(source, shapes or {})
         ops = [
             configured(source, op, node, None, [known.get(entry) for entry in wire])
@@ -137,7 +141,7 @@ class Graph:
                 count = f"{len(inputs)} input{'s' if len(inputs) > 1 else ''} ({', '.join(inputs)})"
                 raise source.error(node.span, f"{op.name} has {count}, not {len(wire)}", "give it one tensor for each")
         with source.at(self.place):
-            return arranged(expanded(ops, ranks_of(ops, self.wires, rank), self.wires))
+            return arranged(*expanded(ops, ranks_of(ops, self.wires, ranks), self.wires, self.outputs))
 
     def _shapes(self, source: Source, external: Mapping[int, Sequence[int]]) -> dict[int, Sequence[int]]:
         """Return the shapes of inputs and of the results that these determine, by entry."""
@@ -154,15 +158,20 @@ class Graph:
         return known
 
 
-def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | EquationNode]) -> Graph:
-    """Return the graph in the brackets of a Compose: a chain, or equations."""
+def read_graph(
+    source: Source,
+    operations: Operations,
+    components: Sequence[OperationNode | EquationNode],
+    operands: Collection[str] = (),
+) -> Graph:
+    """Return the graph in the brackets of a Compose: a chain, or equations. Those named like `operands` are outputs."""
     place = span(components[0], components[-1])
     equations = [one for one in components if isinstance(one, EquationNode)]
     if equations and len(equations) < len(components):
         plain = next(one for one in components if isinstance(one, OperationNode))
         raise source.error(plain.span, "an operation among equations", f"write it as one: NAME = {plain.name}(...)")
     if equations:
-        return _equations(source, operations, equations, place)
+        return _equations(source, operations, equations, place, operands)
     nodes = tuple(one for one in components if isinstance(one, OperationNode))
     ops = tuple(_part(source, operations, node) for node in nodes)
     wires = chained(ops)
@@ -176,7 +185,9 @@ def _part(source: Source, operations: Operations, node: OperationNode) -> Operat
     return NAMED_GRAPHS.get(str(node.name)) or named(source, operations, node, *NAMED_GRAPHS)
 
 
-def _equations(source: Source, operations: Operations, equations: list[EquationNode], place: Span) -> Graph:
+def _equations(
+    source: Source, operations: Operations, equations: list[EquationNode], place: Span, operands: Collection[str]
+) -> Graph:
     numbers: dict[str, int] = {}
     for number, equation in enumerate(equations):
         if str(equation.name) in numbers:
@@ -184,7 +195,7 @@ def _equations(source: Source, operations: Operations, equations: list[EquationN
                 span(equation.name), f"a second equation for {quoted(equation.name)}", "define each name once"
             )
         numbers[str(equation.name)] = number
-    _check_use(source, equations)
+    _check_use(source, equations, operands)
     external: dict[str, Token] = {}
     for equation in equations:
         for name in equation.inputs:
@@ -196,13 +207,14 @@ def _equations(source: Source, operations: Operations, equations: list[EquationN
     nodes = tuple(one.operation for one in equations)
     ops = tuple(_part(source, operations, node) for node in nodes)
     wires = tuple(tuple(entries[str(name)] for name in one.inputs) for one in equations)
-    tokens = (*external.values(), equations[0].name)
-    return Graph(place, ops, nodes, wires, tuple(map(str, tokens)), tokens)
+    outputs = tuple(number for number, one in enumerate(equations) if number and str(one.name) in operands)
+    tokens = (*external.values(), *(equations[number].name for number in (*outputs, 0)))
+    return Graph(place, ops, nodes, wires, tuple(map(str, tokens)), tokens, outputs)
 
 
-def _check_use(source: Source, equations: list[EquationNode]) -> None:
+def _check_use(source: Source, equations: list[EquationNode], outputs: Collection[str]) -> None:
     """Raise SourceError for equations with unused results, and for circular ones."""
-    used = {str(name) for one in equations for name in one.inputs}
+    used = {str(name) for one in equations for name in one.inputs} | {*outputs}
     by_name = {str(one.name): one for one in equations}
     try:
         TopologicalSorter({name: [*map(str, one.inputs)] for name, one in by_name.items()}).prepare()
@@ -216,7 +228,7 @@ def _check_use(source: Source, equations: list[EquationNode]) -> None:
     for equation in equations[1:]:
         if str(equation.name) not in used:
             known = {str(name) for each in equations for name in each.inputs} - by_name.keys()
-            hint = "the first equation makes the output; leave out unused ones"
+            hint = "the first equation makes the output; list others among the operands, or leave them out"
             meant = closest(equation.name, sorted(known))
             hint = f"did you mean it where {meant!r} is used? {hint}" if meant else hint
             raise source.error(span(equation.name), f"nothing uses {quoted(equation.name)}", hint)
@@ -242,10 +254,10 @@ def parse_operation(text: str, rank: int, operations: Operations) -> Operation:
         return _constants(source, text, node, rank, operations)
     if not node.components:
         return operation(source, operations, node.operation)
-    graph = read_graph(source, operations, node.components)
+    graph = read_graph(source, operations, node.components, [*map(str, node.outputs)])
     for output in range(_RANKS):
         try:
-            op = graph.arranged(source, output).compose
+            op = graph.arranged(source, dict.fromkeys((0, *graph.outputs), output)).compose
         except MorelloError:
             continue
         if op.rank == rank:

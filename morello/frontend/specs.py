@@ -152,7 +152,7 @@ def _named_graph(
         graph = named.arranged(len(shape))
     nodes, serial = _operands(source, call)
     _check_count(source, named.name, call, nodes, named.names)
-    listed = (*graph.inputs, len(nodes) - 1)
+    listed = graph.operands
     nodes = [nodes[place] for place in listed]
     declared = graph.compose.operands(len(shape))
     states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
@@ -171,18 +171,19 @@ def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, .
         )
     if call.operation.parameters:
         raise source.error(call.operation.parameters[0].span, "Compose takes no parameters", "its operations do")
-    graph = read_graph(source, target.operations, call.components)
     operands, serial = _operands(source, call)
     listed = [one for one in operands if isinstance(one, OperandNode)]
+    graph = read_graph(source, target.operations, call.components, [str(one.label) for one in listed if one.label])
     groups = _labelled(source, call, graph, listed)
-    output = groups[-1].shape
-    assert output is not None, "the grammar has a shape for each operand of a Compose"
-    inputs = [group.shape for group in groups[:-1] if group.shape is not None]
-    composed = graph.arranged(source, len(output.numbers), dict(enumerate(_shape(source, one) for one in inputs)))
+    # The grammar has a shape for each operand of a Compose.
+    written = [_shape(source, group.shape) for group in groups if group.shape is not None]
+    count = len(groups) - 1 - len(graph.outputs)
+    ranks = dict(zip((0, *graph.outputs), map(len, (written[-1], *written[count:])), strict=False))
+    composed = graph.arranged(source, ranks, dict(enumerate(written[:count])))
     compose = composed.compose
     _check_count(source, compose if compose.is_chain else COMPOSE, call, groups, graph.names)
-    names = [graph.names[entry] for entry in (*composed.inputs, -1)]
-    groups = [groups[entry] for entry in (*composed.inputs, -1)]
+    names = [graph.names[entry] for entry in composed.operands]
+    groups = [groups[entry] for entry in composed.operands]
     texts = [group.shape for group in groups if group.shape is not None]
     shapes = with_leading(compose, [_shape(source, text) for text in texts])
     shape = infer_shape(source, compose, names, shapes, texts, place)

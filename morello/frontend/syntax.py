@@ -95,10 +95,11 @@ class CallNode:
 
 @attrs.frozen
 class FormulaNode:
-    """An operation without its operands."""
+    """An operation without its operands; a Compose with the names of its outputs besides the first."""
 
     operation: OperationNode
     components: tuple[OperationNode | EquationNode, ...]
+    outputs: tuple[Token, ...] = ()
 
 
 @attrs.frozen
@@ -278,7 +279,7 @@ class _Nodes(Transformer):
         return CallNode(span(operation, rest[end]), operation, None, parts, operands, rest[end], names)
 
     def formula(self, operation: OperationNode, *rest: Any) -> FormulaNode:
-        return FormulaNode(operation, rest[1] if rest else ())
+        return FormulaNode(operation, rest[1] if rest else (), _of_type(rest[2:], "WORD"))
 
     def operation(self, name: Token, brackets: tuple[Any, ...] = ()) -> OperationNode:
         parameters = tuple(one for one in brackets if isinstance(one, ParameterNode))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import cache
 from typing import ClassVar, Self
@@ -23,7 +24,8 @@ from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, Pipeli
 class Bufferize(BufferedPipelineRewrite[Compose]):
     """`bufferize to L1 as row_major at [1]`: the output of operation 1 of a Compose becomes a tensor.
 
-    Operations count from 0, the one that runs last. Without `at`, all intermediates become tensors.
+    Operations count from 0, the one that runs last. Without `at`, all intermediates become tensors. Those whose outputs
+    are also outputs of the Compose are always cut, and write these.
     """
 
     keyword: ClassVar[str] = "bufferize"
@@ -38,17 +40,24 @@ class Bufferize(BufferedPipelineRewrite[Compose]):
         if not isinstance(op, Compose):
             return
         dtypes = [state.dtype for state in logical.states]
-        intermediates = range(1, len(op.stages))
-        some = [_around_kernels(op, target)] if target.cuts_all else [(one,) for one in intermediates]
-        for at in [(), *(one for one in some if 0 < len(one) < len(intermediates))]:
-            first = at[0] if at else 1
+        inner = range(1, len(op.stages))
+        some = [_around_kernels(op, target)] if target.cuts_all else [(one,) for one in inner]
+        for at in [(), *(one for one in some if 0 < len(one) < len(inner))]:
+            cuts = cls(target.levels[-1].name, at=at).cuts(op)
+            first = cuts[0] if cuts else 0
             rank = len(op.intermediate_shape(first, logical.shape))
-            for place in places(target, op.intermediate_dtype(first, dtypes), rank):
+            found = places(target, op.intermediate_dtype(first, dtypes), rank)
+            # Without new tensors, all places are alike.
+            for place in found if cuts else itertools.islice(found, 1):
                 yield cls(*place, at)
+
+    def cuts(self, op: Compose) -> list[int]:
+        """Return the operations whose outputs become new tensors: not those of the Compose."""
+        return sorted({*(self.at or range(1, len(op.stages)))} - {*op.outputs})
 
     def pipelines(self, op: Compose, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         dtypes = [state.dtype for state in logical.states]
-        cuts = sorted(set(self.at) or range(1, len(op.stages)), reverse=True)
+        cuts = self.cuts(op)[::-1]
         numbers = {~one: len(logical.states) + position for position, one in enumerate(cuts)}
         stages = [
             Stage(piece.op, piece.shape(logical.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
@@ -66,7 +75,7 @@ class Bufferize(BufferedPipelineRewrite[Compose]):
 
 def _around_kernels(op: Compose, target: Target) -> tuple[int, ...]:
     """Return the cuts that leave the largest pieces for which there are kernels, from the output on."""
-    cuts, waiting = set[int](), [0]
+    cuts, waiting = {*op.outputs}, [0, *op.outputs]
     while waiting:
         mine = next(
             stages

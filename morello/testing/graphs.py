@@ -170,7 +170,9 @@ class _Drawn:
         order = sorted(needed, reverse=True)
         if len(order) < 2:
             return None
-        found = arranged(_renumbered([self.stages[number] for number in order], order))
+        # Sometimes an intermediate is an output, too.
+        also = [number for number in range(1, len(order)) if self.rng.random() < 0.1]
+        found = arranged(_renumbered([self.stages[number] for number in order], order), also)
         own = [self.shapes[order[number]] for number in found.order]
         shape = tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
         types = [F32] * len(found.compose.operands(len(shape)))

@@ -90,7 +90,7 @@ class Reference:
         logical = logical or self._logical
         op, shape = logical.op, tuple(map(int, logical.shape))
         if isinstance(op, Compose):
-            return [self._stages(op, shape, [state.dtype for state in logical.states], inputs)]
+            return self._stages(op, shape, [state.dtype for state in logical.states], inputs)
         return self._run(op, shape, _kinds(logical), inputs)
 
     def function(self) -> NativeFunction | None:
@@ -101,8 +101,10 @@ class Reference:
         op, shape = self._logical.op, tuple(map(int, self._logical.shape))
         return None if isinstance(op, Compose) or self.unknown else self._function(op, shape, _kinds(self._logical))
 
-    def _stages(self, op: Compose, shape: Shape, dtypes: Sequence[DType], inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the result of the stages of a Compose, all tensors row-major."""
+    def _stages(
+        self, op: Compose, shape: Shape, dtypes: Sequence[DType], inputs: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return the outputs of a Compose, stage by stage, all tensors row-major."""
 
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
             stage = op.stages[number]
@@ -110,7 +112,8 @@ class Reference:
             kinds = tuple((dtype, row_major(len(each.dims))) for dtype, each in types)
             return self._run(stage.op, op.stage_shape(number, shape), kinds, given)[0]
 
-        return op.run(inputs, one)[0]
+        results = op.run(inputs, one)
+        return [results[number] for number in (*op.outputs, 0)]
 
     def _run(self, op: Operation, shape: Shape, kinds: OperandForms, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         function, values = self._function(op, shape, kinds), iter(inputs)

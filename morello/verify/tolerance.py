@@ -112,6 +112,9 @@ def _float_expectations(
     intermediate = [one for made in results[:-1] for one in made]
     with np.errstate(over="ignore"):
         overflow = any(np.any(one.largest_intermediate + one.error >= one.largest) for one in intermediate)
+    if isinstance(op, Compose):
+        # Stages run from the last to the first.
+        results = [[one for number in (*op.outputs, 0) for one in results[~number]]]
     return [_expectation(op, one, whole, overflow, parts) for one in results[-1]]
 
 

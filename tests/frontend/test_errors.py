@@ -145,8 +145,10 @@ SPECS = [
     # Equations
     ("Compose([y = Relu(h), h = Relu(x)], [x: (4, GL), ‹z›: (4, GL)])",
      "'z' is not an operand of this Compose", "the operands are x, y"),
-    ("Compose([y = Relu(h), h = Relu(x)], [x: (4, GL), ‹h›: (4, GL), y: (4, GL)])",
-     "'h' is not an operand", "the operands are x, y"),
+    ("Compose([‹y = Relu(h), h = Relu(x), z = Exp(y)›], [x: (4, GL), y: (4, GL), z: (4, GL)])",
+     "Exp makes an output from that of Relu, which comes first", "let an operation whose output nothing uses"),
+    ("Compose([‹Rotary, Relu›], [(4, GL)])",
+     "Rotary has several outputs, so it is no operation of a Compose", "write its equations"),
     ("Compose([y = Relu(hide), ‹hidden› = Relu(x)], [x: (4, GL), y: (4, GL)])",
      "nothing uses 'hidden'", "where 'hide' is used?"),
     ("Compose([y = Add(h, ‹hh›), h = Relu(x)], [x: (4, GL), y: (4, GL)])",

@@ -156,6 +156,26 @@ def test_groups_of_images(avx2: Target) -> None:
     np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 0.5) * gamma + beta)
 
 
+def test_rotary_has_two_outputs(avx2: Target) -> None:
+    spec, signature = parse_signed("Rotary(2×3×4, GL, GL, GL, GL, GL, GL)", avx2)
+    assert signature is not None
+    assert signature.names == ("x0", "x1", "cos", "sin", "y0", "y1")
+    assert parse_spec(str(spec), avx2) == spec
+    assert spec.op.untiled(3) == ()
+    angle, rng = np.linspace(0, 3, 12).reshape(1, 3, 4), np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 4)) + 1j * rng.normal(size=(2, 3, 4))
+    values = [x.real, x.imag, np.cos(angle), np.sin(angle), x.real, x.imag]
+    made = spec.op.evaluate((2, 3, 4), signature.in_spec_order(values)[:4], [F32] * 6)
+    turned = x * np.exp(1j * angle)
+    np.testing.assert_allclose(made, [turned.real, turned.imag])
+    long = (
+        "Compose([r = Add(a, b), a = Mul[over=[0]](q, c), b = Mul[over=[0]](p, s), l = Sub(d, e), "
+        "d = Mul[over=[0]](p, c), e = Mul[over=[0]](q, s)], [p: (2×3×4, GL), q: (2×3×4, GL), c: (1×3×4, GL), "
+        "s: (1×3×4, GL), l: (2×3×4, GL), r: (2×3×4, GL)])"
+    )
+    assert parse_spec(long, avx2) == spec
+
+
 def test_a_chain_lists_other_inputs_in_order(avx2: Target) -> None:
     spec, signature = parse_signed(
         "Compose([RMSNorm, Attention], [(1×1×8, GL), (1×2×4, GL), (1×4×3, GL), (1×3×8, GL), (1×2×8, GL)])", avx2

@@ -65,22 +65,27 @@ def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
     rank = len(shape)
     inputs = read_values(op, shape, np.random.default_rng(seed))
     operands = op.operands(rank)
-    whole = op.evaluate(shape, inputs, [F32] * len(operands))[0]
-    assert whole.shape == operands[-1].shape(shape)
+    whole = op.evaluate(shape, inputs, [F32] * len(operands))
+    written = [one for one in operands if one.writes]
+    assert [value.shape for value in whole] == [one.shape(shape) for one in written]
     fixed, summed = op.untiled(rank), op.reductions(rank)
     split = {dim: rng.randint(1, shape[dim]) for dim in range(rank) if dim not in fixed}
-    result = np.array(inputs[-1] if operands[-1].reads else np.zeros(whole.shape))
+    result = [np.array(inputs[-1] if one.reads else np.full(one.shape(shape), np.nan)) for one in written]
     # One cut in each dimension that may be tiled, at any place.
     for corner in np.ndindex(*[2 if dim in split and split[dim] < shape[dim] else 1 for dim in range(rank)]):
         starts = [split[dim] if second else 0 for dim, second in enumerate(corner)]
         sizes = tuple(shape[dim] - at if at else split.get(dim, shape[dim]) for dim, at in enumerate(starts))
         given_tile = [tile_of(value, one, starts, sizes) for value, one in zip(inputs, operands, strict=False)]
         if operands[-1].reads:
-            given_tile[-1] = tile_of(result, operands[-1], starts, sizes)
-        made = op.evaluate(sizes, given_tile, [F32] * len(operands))[0]
-        tile_of(result, operands[-1], starts, sizes)[...] = made
+            given_tile[-1] = tile_of(result[-1], operands[-1], starts, sizes)
+        made = op.evaluate(sizes, given_tile, [F32] * len(operands))
+        for value, one, own in zip(result, written, made, strict=True):
+            tile = tile_of(value, one, starts, sizes)
+            assert one.reads or np.isnan(tile).all()
+            tile[...] = own
     assert operands[-1].reads or not set(summed) & split.keys()
-    close(result, whole)
+    for value, expected in zip(result, whole, strict=True):
+        close(value, expected)
 
 
 @given(seed=SEEDS)
@@ -88,14 +93,18 @@ def test_pieces_one_after_another_compute_the_whole(seed: int) -> None:
     rng = random.Random(seed)
     op, shape = random_compose(rng, stages=5)
     inputs = read_values(op, shape, np.random.default_rng(seed))
-    values = op.values(shape, inputs, [F32] * (len(inputs) + 1))
+    count = len(op.operands(len(shape)))
+    values = op.values(shape, inputs, [F32] * count)
     cut = {stage for stage in range(1, len(op.stages)) if rng.random() < 0.5}
     try:
         pieces = op.cut(cut)
     except Inapplicable:
-        assert 0 < len(cut) < len(op.stages) - 1  # all of them, or none, can always be cut
+        assert len(cut) < len(op.stages) - 1  # all of them can always be cut
+        assert cut or op.outputs  # and none, with one output
         return
+    cut |= {*op.outputs}
     assert len(pieces) == len(cut) + 1
+    written = {len(inputs) + at: number for at, number in enumerate((*op.outputs, 0))}
     whole = op.operands(len(shape))
     tensors = dict(enumerate(inputs))
     for piece in pieces:
@@ -107,8 +116,9 @@ def test_pieces_one_after_another_compute_the_whole(seed: int) -> None:
             assert one.shape(own) == expected
         given_values = [tensors[entry] for entry in piece.args[:-1]]
         tensors[piece.args[-1]] = piece.op.evaluate(own, given_values, [F32] * len(declared))[0]
-        close(tensors[piece.args[-1]], values[~piece.args[-1] if piece.args[-1] < 0 else 0])
-    assert pieces[-1].args[-1] == op.inputs
+        close(tensors[piece.args[-1]], values[written.get(piece.args[-1], ~piece.args[-1])])
+    assert pieces[-1].args[-1] == count - 1
+    assert {*written} <= {*tensors}
 
 
 @given(seed=SEEDS)
@@ -170,6 +180,20 @@ def test_sizes_that_must_agree() -> None:
     assert [one.shape((1, 2, 5, 6, 3, 3)) for one in op.operands(6)][:2] == [(1, 2, 5, 6), (2, 2, 3, 3)]
 
 
+def test_other_outputs_share_dimensions_and_no_tile_writes_them_twice() -> None:
+    """Two outputs from the same inputs have the same tiles; a product and its left operand share rows only."""
+    pair = arranged([ComposeStage(Add(), 2, (0, 1)), ComposeStage(Mul(), 2, (0, 1))], [1])
+    assert (pair.compose.dims(2), pair.compose.untiled(2)) == (("i0_0", "i1_0"), ())
+    assert [one.name for one in pair.compose.operands(2)] == ["lhs0", "rhs0", "out1", "out"]
+    assert str(pair.compose) == "Compose([out = Add(lhs0, rhs0), out1 = Mul(lhs0, rhs0)], [out1])"
+    product = arranged([ComposeStage(Matmul(), 4, (~1, 0)), ComposeStage(Relu(), 3, (1,))], [1]).compose
+    assert product.untiled(4) == (2, 3)
+    assert product.accumulating() is None
+    assert product.stage_dtypes(0, [F32, BF16, I8, F32]) == (I8, F32, F32)
+    assert [str(piece.op) for piece in product.cut([])] == ["Relu", "Matmul"]
+    assert [piece.args for piece in product.cut([])] == [(1, 2), (2, 0, 3)]
+
+
 def test_the_form_does_not_depend_on_how_it_was_written() -> None:
     once = arranged([ComposeStage(Add(), 3, (~2, ~1)), ComposeStage(Relu(), 3, (7,)), ComposeStage(Gelu(), 3, (~1,))])
     again = arranged([ComposeStage(Add(), 3, (~1, ~2)), ComposeStage(Gelu(), 3, (~2,)), ComposeStage(Relu(), 3, (0,))])
@@ -207,6 +231,11 @@ def test_the_form_does_not_depend_on_how_it_was_written() -> None:
 def test_invalid_graphs(stages: list[ComposeStage], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         arranged(stages)
+
+
+def test_the_first_operation_runs_last() -> None:
+    with pytest.raises(SpecError, match="Gelu makes an output from that of Relu, which comes first"):
+        arranged([ComposeStage(Relu(), 3, (0,)), ComposeStage(Gelu(), 3, (~0,))], [1])
 
 
 def test_a_stage_for_two_pieces_is_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 import numpy as np
@@ -21,13 +21,16 @@ __all__ = ["Arranged", "Compose", "ComposeStage", "Piece", "arranged"]
 T = TypeVar("T")
 
 
-def _check(_compose: object, _attribute: object, stages: tuple[ComposeStage, ...]) -> None:
+def _check(_compose: object, _attribute: object, outputs: tuple[int, ...]) -> None:
+    stages = cast(Compose, _compose).stages
     if len(stages) < 2:
         raise SpecError("Compose needs at least two operations", "write the operation alone")
     ops = [one.op for one in stages]
     for number, stage in enumerate(stages):
         _check_stage(number, stage, ops)
-    order, external = _order(stages)
+    if [*outputs] != sorted({*outputs}) or not {*outputs} <= {*range(1, len(stages))}:
+        raise SpecError(f"{list(outputs)} are not stages in order", "list each stage after the first once")
+    order, external = _order(stages, outputs)
     if order != [*range(len(stages))] or external != [*range(len(external))]:
         raise SpecError("the stages of this Compose are not in normal order", "morello.ir.ops.arranged puts them in it")
     _check_links(stages)
@@ -85,12 +88,14 @@ def _check_links(stages: Sequence[ComposeStage]) -> None:
 class Compose(Operation):
     """A graph of operations. `stages[0]` runs last; each stage may read the outputs of later ones.
 
-    Operands are the external inputs, then the output. Iteration dimensions are those of all stages, unified where one
-    stage reads what another writes (`wiring`). Intermediates have no tensor spec until a rewrite gives them a buffer.
-    Stages are in normal order (see `arranged`), so that equal graphs compare equal.
+    Operands are the external inputs, then the outputs: those of the stages `outputs`, and that of stage 0. Iteration
+    dimensions are those of all stages, unified where one stage reads what another writes (`wiring`). Intermediates
+    have no tensor spec until a rewrite gives them a buffer. Stages are in normal order (see `arranged`), so that equal
+    graphs compare equal.
     """
 
-    stages: tuple[ComposeStage, ...] = attrs.field(converter=tuple, validator=_check)
+    stages: tuple[ComposeStage, ...] = attrs.field(converter=tuple)
+    outputs: tuple[int, ...] = attrs.field(default=(), converter=tuple, validator=_check)
 
     @classmethod
     def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
@@ -114,13 +119,15 @@ class Compose(Operation):
         entries = [entry for stage in self.stages for entry in stage.inputs if entry >= 0]
         first = [stage.inputs[0] for stage in self.stages[:-1]]
         return (
-            first == [~number for number in range(1, len(self.stages))]
+            not self.outputs
+            and first == [~number for number in range(1, len(self.stages))]
             and len(set(entries)) == len(entries) == sum(len(stage.inputs) - 1 for stage in self.stages) + 1
         )
 
     @property
     def name(self) -> str:
-        return f"Compose([{', '.join(self._written())}])"
+        also = f", [{', '.join(self.names()[~one] for one in self.outputs)}]" if self.outputs else ""
+        return f"Compose([{', '.join(self._written())}]{also})"
 
     def _written(self) -> list[str]:
         return [str(stage.op) for stage in self.stages] if self.is_chain else self.equations()
@@ -136,7 +143,7 @@ class Compose(Operation):
     @memoized
     def names(self) -> dict[int, str]:
         """Return the names of external inputs (from 0) and of outputs of stages (from ~0)."""
-        named = {entry: one.name for entry, one in enumerate(self.operands(self.rank)[: self.inputs])}
+        named = {entry: one.name for entry, one in enumerate(self._inputs())}
         taken = set(named.values())
         for number, stage in enumerate(self.stages):
             name = f"{stage.output.name}{number}" if number else stage.output.name
@@ -157,17 +164,28 @@ class Compose(Operation):
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
+        outputs = (
+            _made_of([each.within(self.wiring.stages[one]) for each in extents(self.stages[one].output)], operand)
+            for one in (*self.outputs, 0)
+            for operand in [attrs.evolve(self.stages[one].output, name=self.names()[~one])]
+        )
+        return (*self._inputs(), *outputs)
+
+    @memoized
+    def _inputs(self) -> tuple[Operand, ...]:
         stages, wiring = self.stages, self.wiring
         inputs: dict[int, Operand] = {}
         for number, stage in enumerate(stages):
             for entry, one in zip(stage.inputs, stage.reads, strict=True):
                 if entry >= 0 and entry not in inputs:
                     inputs[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
-        output = _made_of([each.within(wiring.stages[0]) for each in extents(stages[0].output)], stages[0].output)
-        return (*(inputs[entry] for entry in range(self.inputs)), output)
+        return tuple(inputs[entry] for entry in range(self.inputs))
 
     def untiled(self, rank: int) -> tuple[int, ...]:
-        return tuple(sorted(self.wiring.whole))
+        written = [one for one in self.operands(rank) if one.writes] if self.outputs else []
+        # Tiles would write an output that lacks their dimension several times, or leave gaps in it.
+        shared = {dim for dim in range(rank) if not all(((dim, 1),) in one.dims for one in written)}
+        return tuple(sorted(self.wiring.whole | shared))
 
     @property
     def takes_bool(self) -> bool:
@@ -184,11 +202,12 @@ class Compose(Operation):
 
     def normal(self, rank: int) -> Operation:
         stages = tuple(attrs.evolve(one, op=one.op.normal(one.rank)) for one in self.stages)
-        return self if stages == self.stages else Compose(stages)
+        return self if stages == self.stages else Compose(stages, self.outputs)
 
     def accumulating(self) -> Operation | None:
         op = self.stages[0].op.accumulating()
-        if op is None:
+        # With several outputs, the first stage accumulates once it is cut.
+        if op is None or self.outputs:
             return None
         return Compose((attrs.evolve(self.stages[0], op=op), *self.stages[1:]))
 
@@ -204,11 +223,13 @@ class Compose(Operation):
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
-        """Return the data type of a stage's output: the one that a later stage reads, if there is only one.
+        """Return the data type of a stage's output: its own of an output of the Compose.
 
-        Otherwise it is f64 or f32 if some operand is, f32 if some operation writes that alone, else the output's type.
+        That of an intermediate is the one that a later stage reads, if there is only one. Otherwise it is f64 or f32 if some operand is, f32 if some operation writes that alone, else the output's type.
         Truth values are bool; numbers for an output of bool are floats, or of the first operand's type.
         """
+        if stage in self.outputs:
+            return dtypes[self.inputs + self.outputs.index(stage)]
         if self.stages[stage].op.makes_bool:
             return BOOL
         output = self._read_as(stage) or dtypes[-1]
@@ -277,7 +298,8 @@ class Compose(Operation):
         return self.run(inputs, one)
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
-        return [self.values(shape, inputs, dtypes)[0]]
+        values = self.values(shape, inputs, dtypes)
+        return [values[one] for one in (*self.outputs, 0)]
 
     def implied(self, shape: Shape) -> str:
         """Return the implied sizes of each operation, counted from the one that runs last."""
@@ -294,13 +316,13 @@ class Compose(Operation):
     def cut(self, stages: Collection[int]) -> tuple[Piece, ...]:
         """Return the pieces that remain when the outputs of these stages become tensors, in execution order.
 
-        Each computes the output of one of `stages`, the last one that of the Compose. A stage that is not cut belongs
-        to the piece that uses it. Raises Inapplicable if several would use it.
+        Each computes the output of one of `stages`, or an output of the Compose, the last one that of stage 0. A stage
+        that is not cut belongs to the piece that uses it. Raises Inapplicable if several would use it.
         """
         for stage in stages:
             if not 0 < stage < len(self.stages):
                 raise Inapplicable(f"{self} has no intermediate {stage}", f"they are 1 to {len(self.stages) - 1}")
-        ends = sorted({0, *stages}, reverse=True)
+        ends = sorted({0, *stages, *self.outputs}, reverse=True)
         owner: dict[int, int] = {}
         pieces: list[Piece] = []
         for end in ends:
@@ -327,7 +349,7 @@ class Compose(Operation):
                 users.setdefault(~entry, set()).add(number)
         found: dict[tuple[int, ...], Operation] = {}
         for after in range(len(self.stages), end, -1):
-            mine = tuple(self._needed(end, range(after, len(self.stages))))
+            mine = tuple(self._needed(end, {*range(after, len(self.stages)), *self.outputs}))
             if mine not in found and all(users[stage] <= {*mine} for stage in mine[1:]):
                 found[mine] = self._piece([*mine]).op
         return tuple(found.items())
@@ -342,10 +364,12 @@ class Compose(Operation):
 
     def _piece(self, mine: list[int]) -> Piece:
         """Return the piece of these stages, listed from the one that runs last."""
-        output = ~mine[0] if mine[0] else self.inputs
+        operand = {~one: self.inputs + at for at, one in enumerate((*self.outputs, 0))}
+        output = operand.get(~mine[0], ~mine[0])
         first = self.stages[mine[0]]
         if len(mine) == 1:
-            return Piece(first.op, self.wiring.stages[mine[0]], (*first.inputs, output))
+            inputs = (operand.get(entry, entry) for entry in first.inputs)
+            return Piece(first.op, self.wiring.stages[mine[0]], (*inputs, output))
         entries = [entry for stage in mine for entry in self.stages[stage].inputs]
         external = sorted({entry for entry in entries if entry >= 0 or ~entry not in mine})
         local = {entry: number for number, entry in enumerate(external)}
@@ -356,7 +380,8 @@ class Compose(Operation):
         ]
         found = arranged(moved)
         dims = tuple(self.wiring.stages[mine[found.order[at]]][dim] for at, dim in found.compose.wiring.origins)
-        return Piece(found.compose, dims, (*(external[entry] for entry in found.inputs), output))
+        inputs = (operand.get(external[entry], external[entry]) for entry in found.inputs)
+        return Piece(found.compose, dims, (*inputs, output))
 
 
 @attrs.frozen
@@ -378,32 +403,43 @@ class Piece:
 
 @attrs.frozen
 class Arranged:
-    """A Compose in normal order, and the given stage or external input that each of its own corresponds to."""
+    """A Compose in normal order, and the given stage, external input or other output that each of its own is."""
 
     compose: Compose
     order: tuple[int, ...]
     inputs: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """Return the number of each operand among those given: inputs, other outputs, that of the head."""
+        count = len(self.inputs)
+        return (*self.inputs, *(count + at for at in self.outputs), count + len(self.outputs))
 
 
-def arranged(stages: Sequence[ComposeStage]) -> Arranged:
+def arranged(stages: Sequence[ComposeStage], outputs: Sequence[int] = ()) -> Arranged:
     """Return the Compose of these stages, the head first; any may read the output of any other.
 
+    `outputs` are the stages besides the head whose outputs are those of the Compose, too.
     In normal order each stage precedes those that it needs, and the needs of its first input precede those of the
     others. External inputs are numbered in order of appearance.
     """
-    order, external = _order(stages)
+    order, external = _order(stages, outputs)
     number = {~old: ~new for new, old in enumerate(order)} | {old: new for new, old in enumerate(external)}
     moved = tuple(
         attrs.evolve(stages[old], inputs=tuple(number[entry] for entry in stages[old].inputs)) for old in order
     )
-    return Arranged(Compose(moved), tuple(order), tuple(external))
+    also = sorted((~number[~one], at) for at, one in enumerate(outputs))
+    compose = Compose(moved, tuple(one for one, _ in also))
+    return Arranged(compose, tuple(order), tuple(external), tuple(at for _, at in also))
 
 
-def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
+def _order(stages: Sequence[ComposeStage], outputs: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return stages and external inputs in normal order."""
     done: dict[int, bool] = {}
     order: list[int] = []
-    waiting = [(0, False)]
+    used = {~entry for stage in stages for entry in stage.inputs}
+    waiting = [(0, False), *((one, False) for one in sorted(outputs) if one not in used)]
     while waiting:
         number, seen = waiting.pop()
         if seen:
@@ -420,6 +456,11 @@ def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
     if unused:
         raise SpecError(f"nothing uses the output of {stages[unused[0]].op}", "the first operation makes the output")
     order.reverse()
+    if order[0]:
+        raise SpecError(
+            f"{stages[order[0]].op} makes an output from that of {stages[0].op}, which comes first",
+            "let an operation whose output nothing uses come first",
+        )
     return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
 
 

@@ -47,19 +47,20 @@ _PARAMETERS: dict[str, tuple[Callable[[Value], float | None], str, str]] = {
 
 @attrs.frozen
 class NamedGraph:
-    """A graph of operations; `names` are those of its inputs and its output, in the order of the text.
+    """A graph of operations; `names` are those of its inputs and its `outputs`, in the order of the text.
 
     `build` makes its stages in the order in which they run, from the number of iteration dimensions, the entries of the
-    inputs and the parameters' `values`. `dim_names` are the iteration dimensions if their number is fixed; otherwise it
-    is at least `least`.
+    inputs and the parameters' `values`; it returns the outputs besides that of the last stage. `dim_names` are the
+    iteration dimensions if their number is fixed; otherwise it is at least `least`.
     """
 
     name: str
     names: tuple[str, ...]
-    build: Callable[..., object] = attrs.field(eq=False)
+    build: Callable[..., tuple[int, ...] | None] = attrs.field(eq=False)
     values: tuple[tuple[str, float | None], ...] = ()
     dim_names: tuple[str, ...] = ()
     least: int = 1
+    outputs: int = 1
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -70,8 +71,8 @@ class NamedGraph:
         """Return the number of iteration dimensions; None for any number."""
         return len(self.dim_names) or None
 
-    def stages(self, rank: int) -> list[ComposeStage]:
-        """Return the stages for this number of iteration dimensions, the one that runs last first."""
+    def stages(self, rank: int) -> tuple[list[ComposeStage], list[int]]:
+        """Return the stages for `rank` dimensions, the one that runs last first, and those that make other outputs."""
         if rank < self.least:
             raise SpecError(f"{self.name} has at least {self.least} dimensions, not {rank}", "write 1 for the others")
         made: list[ComposeStage] = []
@@ -80,15 +81,17 @@ class NamedGraph:
             made.append(ComposeStage(op.normal(rank), rank, inputs))
             return -len(made)
 
-        self.build(make, rank, *range(len(self.names) - 1), **dict(self.values))
-        return [
-            attrs.evolve(one, inputs=tuple(entry if entry >= 0 else -len(made) - 1 - entry for entry in one.inputs))
-            for one in reversed(made)
+        others = self.build(make, rank, *range(len(self.names) - self.outputs), **dict(self.values)) or ()
+        # Stages are numbered from the last one on.
+        number = {entry: -len(made) - 1 - entry for entry in range(-len(made), 0)}
+        stages = [
+            attrs.evolve(one, inputs=tuple(number.get(entry, entry) for entry in one.inputs)) for one in reversed(made)
         ]
+        return stages, [~number[entry] for entry in others]
 
     def arranged(self, rank: int) -> Arranged:
         """Return the Compose. External inputs are numbered like `names`."""
-        return arranged(self.stages(rank))
+        return arranged(*self.stages(rank))
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         """Return inputs and output in the order of `names`."""
@@ -113,9 +116,8 @@ class NamedGraph:
 @cache
 def _operands(graph: NamedGraph, rank: int) -> tuple[Operand, ...]:
     found = graph.arranged(rank)
-    declared = found.compose.operands(rank)
-    order = [*map(found.inputs.index, range(len(graph.names) - 1)), -1]
-    return tuple(attrs.evolve(declared[at], name=name) for at, name in zip(order, graph.names, strict=True))
+    declared = dict(zip(found.operands, found.compose.operands(rank), strict=True))
+    return tuple(attrs.evolve(declared[at], name=name) for at, name in enumerate(graph.names))
 
 
 @attrs.frozen
@@ -190,6 +192,13 @@ def _batch_norm(make: Make, rank: int, x: int, gamma: int, beta: int, mean: int,
     make(Add(over=over), make(Mul(over=over), make(Sub(over=over), x, mean), factor), beta)
 
 
+def _rotary(make: Make, _rank: int, x0: int, x1: int, cos: int, sin: int) -> tuple[int, ...]:
+    by = Mul(over=(0,))
+    y0 = make(Sub(), make(by, x0, cos), make(by, x1, sin))
+    make(Add(), make(by, x1, cos), make(by, x0, sin))
+    return (y0,)
+
+
 _EPS = (("eps", 1e-5),)
 _SCALED = ("x", "gamma", "beta", "out")
 NAMED_GRAPHS: Mapping[str, NamedGraph] = {
@@ -201,6 +210,7 @@ NAMED_GRAPHS: Mapping[str, NamedGraph] = {
         NamedGraph("GroupNorm", _SCALED, _group_norm, _EPS, least=3),
         NamedGraph("BatchNorm", ("x", "gamma", "beta", "mean", "variance", "out"), _batch_norm, _EPS, least=2),
         NamedGraph("L2Normalize", ("x", "out"), _l2_normalize, (("eps", 1e-12), ("dim", None))),
+        NamedGraph("Rotary", ("x0", "x1", "cos", "sin", "y0", "y1"), _rotary, (), (*"bmn",), outputs=2),
         _Attention("Attention", ("q", "k", "v", "out"), _attention, (("scale", 1.0),), (*"bmned",)),
     )
 }
@@ -212,26 +222,26 @@ def named_graph(name: str, rank: int, **values: Value) -> Compose:
 
 
 def expanded(
-    parts: Sequence[Operation | NamedGraph], ranks: Sequence[int], wires: Sequence[Sequence[int]]
-) -> list[ComposeStage]:
-    """Return the stages of a graph of operations and named graphs.
+    parts: Sequence[Operation | NamedGraph],
+    ranks: Sequence[int],
+    wires: Sequence[Sequence[int]],
+    outputs: Sequence[int] = (),
+) -> tuple[list[ComposeStage], list[int]]:
+    """Return the stages of a graph of operations and named graphs, and those with the outputs of the parts `outputs`.
 
     Entry e ≥ 0 of `wires` is external input e, ~j the output of part j; part 0 runs last.
     """
+    if several := next((part.name for part in parts if isinstance(part, NamedGraph) and part.outputs > 1), None):
+        raise SpecError(f"{several} has several outputs, so it is no operation of a Compose", "write its equations")
     groups = [
-        part.stages(rank) if isinstance(part, NamedGraph) else [ComposeStage(part, rank, tuple(range(len(wire))))]
+        part.stages(rank)[0] if isinstance(part, NamedGraph) else [ComposeStage(part, rank, tuple(range(len(wire))))]
         for part, rank, wire in zip(parts, ranks, wires, strict=True)
     ]
     starts = [sum(map(len, groups[:number])) for number in range(len(groups))]
-    return [
-        attrs.evolve(
-            stage,
-            inputs=tuple(_entry(wire[entry], starts) if entry >= 0 else entry - start for entry in stage.inputs),
-        )
-        for group, start, wire in zip(groups, starts, wires, strict=True)
-        for stage in group
-    ]
-
-
-def _entry(entry: int, starts: Sequence[int]) -> int:
-    return entry if entry >= 0 else ~starts[~entry]
+    stages: list[ComposeStage] = []
+    for group, start, wire in zip(groups, starts, wires, strict=True):
+        entries = [entry if entry >= 0 else ~starts[~entry] for entry in wire]
+        for stage in group:
+            inputs = (entries[entry] if entry >= 0 else entry - start for entry in stage.inputs)
+            stages.append(attrs.evolve(stage, inputs=tuple(inputs)))
+    return stages, [starts[number] for number in outputs]

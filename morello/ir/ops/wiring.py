@@ -7,8 +7,9 @@ serves them all: the dimensions involved are kept whole, and their sizes must ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import gcd, lcm
+from types import MappingProxyType
 from typing import Protocol
 
 import attrs
@@ -118,7 +119,8 @@ def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
     names: dict[int, str] = {}
     wired: list[tuple[Extent, ...]] = []
     for number, stage in enumerate(stages):
-        wanted = maker.agree(f"the output of {stage.op}", asked[~number]) if number else ()
+        # Nothing asks for the first stage, nor for other outputs that no stage reads.
+        wanted = maker.agree(f"the output of {stage.op}", asked[~number]) if ~number in asked else None
         own = maker.stage(number, stage, wanted)
         wired.append(own)
         for entry, one in zip(stage.inputs, stage.reads, strict=True):
@@ -135,13 +137,14 @@ class _Maker:
     origins: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     parents: list[int] = attrs.field(factory=list[int])
     whole: set[int] = attrs.field(factory=set[int])
+    unified: set[int] = attrs.field(factory=set[int])
     agreements: list[Agreement] = attrs.field(factory=list[Agreement])
 
-    def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...] | None) -> tuple[Extent, ...]:
         """Return a stage's own dimensions: those of its output are given by `wanted`, all others are new."""
         wanted_of: dict[int, Extent] = {}
         late: list[tuple[Extent, Extent]] = []
-        for written, want in zip(extents(stage.output), wanted, strict=bool(number)):
+        for written, want in zip(extents(stage.output), wanted, strict=True) if wanted is not None else ():
             if written.is_dimension and written.terms[0][0] not in wanted_of:
                 wanted_of[written.terms[0][0]] = want
             else:
@@ -169,15 +172,16 @@ class _Maker:
         return dim
 
     def _same(self, tensor: str, extent: Extent, other: Extent) -> None:
-        """Unify two extents of equal size; keep dimensions whole where they differ."""
+        """Unify two extents of equal size; keep dimensions whole where they are sums that differ."""
         extent, other = self._renamed(extent), self._renamed(other)
         if extent == other:
             return
-        self.whole.update(dim for dim, _ in extent.terms + other.terms)
         if extent.is_dimension and other.is_dimension:
             first, second = sorted((extent.terms[0][0], other.terms[0][0]))
             self.parents[second] = first
+            self.unified.update((first, second))
         else:
+            self.whole.update(dim for dim, _ in extent.terms + other.terms)
             self.agreements.append(Agreement(tensor, extent, other))
 
     def _renamed(self, extent: Extent) -> Extent:
@@ -196,8 +200,12 @@ class _Maker:
 
         final_dims = tuple(map(final, stage_dims))
         whole = {number[self._find(dim)] for dim in self.whole}
+        unified = {number[self._find(dim)] for dim in self.unified}
         for stage, found in zip(stages, final_dims, strict=True):
             whole.update(dim for kept in stage.op.untiled(stage.rank) for dim, _ in found[kept].terms)
+            # A tile of two dimensions of a stage that are one would be on its diagonal.
+            every = [dim for extent in found for dim, _ in extent.terms]
+            whole.update(dim for dim in unified if every.count(dim) > 1)
         agreements = [Agreement(each.tensor, *final((each.one, each.other))) for each in self.agreements]
         return Wiring(
             tuple(self.origins[dim] for dim in roots),
@@ -238,16 +246,21 @@ def chained(ops: Sequence[Part]) -> tuple[tuple[int, ...], ...]:
     return tuple(wires)
 
 
-def ranks_of(ops: Sequence[Part], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
-    """Return the ranks of stages with these inputs, inferred from fixed ones, or else from that of the output.
+def ranks_of(
+    ops: Sequence[Part], wires: Sequence[Sequence[int]], outputs: Mapping[int, int] = MappingProxyType({})
+) -> tuple[int, ...]:
+    """Return the ranks of stages with these inputs, inferred from fixed ones, or else from those of the outputs.
+
+    `outputs` has the numbers of dimensions of the outputs of some stages.
 
     Raises SpecError if they are not determined.
     """
     ranks = [op.rank for op in ops]
     _spread_ranks(ops, wires, ranks)
-    if output is not None and ranks[0] is None:
-        ranks[0] = _rank(ops[0], -1, output)
-        _spread_ranks(ops, wires, ranks)
+    for number, dims in outputs.items():
+        if ranks[number] is None:
+            ranks[number] = _rank(ops[number], -1, dims)
+            _spread_ranks(ops, wires, ranks)
     unknown = [str(op) for op, rank in zip(ops, ranks, strict=True) if rank is None]
     if unknown:
         raise SpecError(
@@ -258,17 +271,19 @@ def ranks_of(ops: Sequence[Part], wires: Sequence[Sequence[int]], output: int | 
 
 
 def _spread_ranks(ops: Sequence[Part], wires: Sequence[Sequence[int]], ranks: list[int | None]) -> None:
-    """Infer ranks from known ones: an input has the rank of the output that it is."""
-    links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
+    """Infer ranks from known ones: all operations see a tensor with as many dimensions."""
+    dims: dict[int, int] = {}
     progress = True
     while progress:
         before = list(ranks)
-        for user, place, maker in links:
-            reader, writer = ranks[user], ranks[maker]
-            if writer is None and reader is not None:
-                ranks[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[place].dims))
-            elif reader is None and writer is not None:
-                ranks[user] = _rank(ops[user], place, len(ops[maker].operands(writer)[-1].dims))
+        for number, (op, wire) in enumerate(zip(ops, wires, strict=True)):
+            entries = (*wire, ~number)
+            place = next((place for place, entry in enumerate(entries) if entry in dims), None)
+            if ranks[number] is None and place is not None:
+                ranks[number] = _rank(op, place if place < len(wire) else -1, dims[entries[place]])
+            if (rank := ranks[number]) is not None:
+                for entry, one in zip(entries, op.operands(rank), strict=False):
+                    dims.setdefault(entry, len(one.dims))
         progress = ranks != before
 
 

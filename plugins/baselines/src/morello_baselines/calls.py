@@ -160,6 +160,8 @@ def arranged(logical: LogicalSpec, arrays: list[Any], library: CallLibrary) -> C
         inputs = tuple(at for at, one in enumerate(op.operands(len(logical.shape))) if one.reads)
         place = GraphNode(op, [*(arrays[at] for at in inputs), arrays[output]], [True] * len(inputs))
         return CallChain((_Step(_maker(op, library)(place), inputs, output),), arrays, output)
+    if op.outputs:
+        raise NotOffered("no call for a Compose with several outputs")
     whole = library.whole(op, arrays)
     if whole is not None:
         return CallChain((_Step(whole, tuple(range(op.inputs)), output),), arrays, output)

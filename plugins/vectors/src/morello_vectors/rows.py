@@ -67,7 +67,11 @@ _COMPUTED = (Add, Sub, Mul, Scale, Shift, Rsqrt)
 @cache
 def _plan(op: Operation) -> _Plan | None:
     """Return the passes of a graph, if it reduces rows along one dimension and makes a row. None for others."""
-    if not isinstance(op, Compose) or not all(isinstance(one.op, (*_COMPUTED, Mean, Sum)) for one in op.stages):
+    if (
+        not isinstance(op, Compose)
+        or op.outputs
+        or not all(isinstance(one.op, (*_COMPUTED, Mean, Sum)) for one in op.stages)
+    ):
         return None
     axes = {number: one.op.axes(one.rank) for number, one in enumerate(op.stages) if isinstance(one.op, Reduction)}
     along = {op.wiring.stages[number][axis] for number, dims in axes.items() for axis in dims}
