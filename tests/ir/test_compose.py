@@ -259,6 +259,15 @@ def test_types_of_intermediates(dtypes: list[DType], intermediate: DType) -> Non
     assert op.stage_dtypes(0, dtypes) == (intermediate, dtypes[0], dtypes[3])
 
 
+def test_intermediates_have_the_types_of_their_piece() -> None:
+    """Where an output of bf16 is read by a piece of f32, so that programs that cut there compute as precisely."""
+    stages = [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Gelu(), 3, (~2,)), ComposeStage(Matmul(), 4, (0, 1))]
+    op = arranged(stages, [1]).compose
+    assert [op.intermediate_dtype(stage, [BF16, BF16, BF16, F32]) for stage in range(3)] == [F32, BF16, BF16]
+    assert [op.intermediate_dtype(stage, [BF16, F32, BF16, BF16]) for stage in range(3)] == [BF16, BF16, F32]
+    assert Compose(op.stages).intermediate_dtype(2, [BF16, BF16, F32]) == F32
+
+
 def test_integers_wrap_around_on_the_way() -> None:
     op = Compose.chain([Relu(), Mul()], [1, 1])
     lhs, rhs = np.array([100]), np.array([2])

@@ -223,13 +223,16 @@ class Compose(Operation):
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
-        """Return the data type of a stage's output: its own of an output of the Compose.
+        """Return the data type of a stage's output: that of the operand, if it is an output of the Compose.
 
-        That of an intermediate is the one that a later stage reads, if there is only one. Otherwise it is f64 or f32 if some operand is, f32 if some operation writes that alone, else the output's type.
-        Truth values are bool; numbers for an output of bool are floats, or of the first operand's type.
+        Otherwise it is the one that a later stage reads, if there is only one. Else it is f64 or f32 if some operand
+        is, f32 if some operation writes that alone, else the output's type. Truth values are bool; numbers for an
+        output of bool are floats, or of the first operand's type. Operations and operands are those of the piece.
         """
         if stage in self.outputs:
-            return dtypes[self.inputs + self.outputs.index(stage)]
+            return dtypes[self._result_of[~stage]]
+        stages, operands = self._together(stage)
+        dtypes = [dtypes[at] for at in operands]
         if self.stages[stage].op.makes_bool:
             return BOOL
         output = self._read_as(stage) or dtypes[-1]
@@ -237,19 +240,31 @@ class Compose(Operation):
             numbers = [dtype for dtype in dtypes if not dtype.is_bool]
             floats = any(dtype.is_float for dtype in numbers)
             return widest(dtypes) if floats else numbers[0] if numbers else output
-        wide = self._writes_f32 or not {F32, F64}.isdisjoint(dtypes)
+        kinds = [self.stages[one].op.only_types for one in stages]
+        wide = any(kind is not None and kind[-1] == F32 for kind in kinds) or not {F32, F64}.isdisjoint(dtypes)
         return widest(dtypes) if stage and output.is_float and wide else output
 
     @property
-    def _writes_f32(self) -> bool:
-        return any(stage.op.only_types is not None and stage.op.only_types[-1] == F32 for stage in self.stages)
+    def _result_of(self) -> dict[int, int]:
+        """Return the number of the operand for each stage's output that is one, as an entry."""
+        return {~one: self.inputs + at for at, one in enumerate((*self.outputs, 0))}
+
+    @memoized
+    def _together(self, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the stages and the operands of the pieces that need a stage if outputs alone are cut."""
+        ends, written = {0, *self.outputs}, self._result_of
+        pieces = {end: mine for end in ends if stage in (mine := self._needed(end, ends))}
+        stages = {one for mine in pieces.values() for one in mine}
+        entries = {written.get(entry, entry) for one in stages for entry in self.stages[one].inputs}
+        operands = {entry for entry in entries if entry >= 0} | {written[~end] for end in pieces}
+        return tuple(sorted(stages)), tuple(sorted(operands))
 
     @memoized
     def _read_as(self, stage: int) -> DType | None:
         """Return the only type that the first stage to read a stage's output, or that stage's own, is read as."""
         for number, one in enumerate(self.stages[:stage]):
             if ~stage in one.inputs:
-                return one.op.reads_type or self._read_as(number)
+                return one.op.reads_type or (None if number in self.outputs else self._read_as(number))
         return None
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:
@@ -364,11 +379,11 @@ class Compose(Operation):
 
     def _piece(self, mine: list[int]) -> Piece:
         """Return the piece of these stages, listed from the one that runs last."""
-        operand = {~one: self.inputs + at for at, one in enumerate((*self.outputs, 0))}
-        output = operand.get(~mine[0], ~mine[0])
+        written = self._result_of
+        output = written.get(~mine[0], ~mine[0])
         first = self.stages[mine[0]]
         if len(mine) == 1:
-            inputs = (operand.get(entry, entry) for entry in first.inputs)
+            inputs = (written.get(entry, entry) for entry in first.inputs)
             return Piece(first.op, self.wiring.stages[mine[0]], (*inputs, output))
         entries = [entry for stage in mine for entry in self.stages[stage].inputs]
         external = sorted({entry for entry in entries if entry >= 0 or ~entry not in mine})
@@ -380,7 +395,7 @@ class Compose(Operation):
         ]
         found = arranged(moved)
         dims = tuple(self.wiring.stages[mine[found.order[at]]][dim] for at, dim in found.compose.wiring.origins)
-        inputs = (operand.get(external[entry], external[entry]) for entry in found.inputs)
+        inputs = (written.get(external[entry], external[entry]) for entry in found.inputs)
         return Piece(found.compose, dims, (*inputs, output))
 
 
