@@ -82,6 +82,13 @@ GRAPHS = {
         lambda b, m, n: [(b, m, n), (b, m, n)],
         lambda x: x / np.sqrt((x**2).sum(1, keepdims=True) + 0.5),
     ),
+    "LogSoftmax": Named(
+        "LogSoftmax[dim=1]",
+        "out = Sub[over=[1]](d, l), l = Log(t), t = Sum[dim=1](p), p = Exp(d), d = Sub[over=[1]](a, m), "
+        "m = Max[dim=1](a)",
+        lambda b, m, n: [(b, m, n), (b, m, n)],
+        lambda x: x - np.log(np.exp(x).sum(1, keepdims=True)),
+    ),
     "Attention": Named(
         "Attention[scale=0.5]",
         "out = Matmul(p, c), p = Softmax(s), s = Scale[by=0.5](h), h = Matmul(a, b)",

@@ -13,10 +13,12 @@ from morello.errors import SpecError
 from morello.ir.ops.base import Operand, Operation, Value
 from morello.ir.ops.binary import Add, Mul, Sub
 from morello.ir.ops.compose import Arranged, Compose, ComposeStage, arranged
+from morello.ir.ops.functions import Function
 from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
-from morello.ir.ops.unary import Rsqrt, Scale, Shift
+from morello.ir.ops.unary import Exp, Rsqrt, Scale, Shift
 
 
 class Make(Protocol):
@@ -186,6 +188,13 @@ def _l2_normalize(make: Make, rank: int, x: int, eps: float, dim: int | None) ->
     make(Mul(over=(along,)), x, make(Rsqrt(), make(Shift(by=eps), make(Sum(dim=along), make(Mul(), x, x)))))
 
 
+def _log_softmax(make: Make, rank: int, x: int, dim: int | None) -> None:
+    along = rank - 1 if dim is None else dim
+    below = make(Sub(over=(along,)), x, make(Max(dim=along), x))
+    total = make(Sum(dim=along), make(Exp(), below))
+    make(Sub(over=(along,)), below, make(Function("Log"), total))
+
+
 def _batch_norm(make: Make, rank: int, x: int, gamma: int, beta: int, mean: int, variance: int, eps: float) -> None:
     over = _others(rank, 1)
     factor = make(Mul(), make(Rsqrt(), make(Shift(by=eps), variance)), gamma)
@@ -211,6 +220,7 @@ NAMED_GRAPHS: Mapping[str, NamedGraph] = {
         NamedGraph("BatchNorm", ("x", "gamma", "beta", "mean", "variance", "out"), _batch_norm, _EPS, least=2),
         NamedGraph("L2Normalize", ("x", "out"), _l2_normalize, (("eps", 1e-12), ("dim", None))),
         NamedGraph("Rotary", ("x0", "x1", "cos", "sin", "y0", "y1"), _rotary, (), (*"bmn",), outputs=2),
+        NamedGraph("LogSoftmax", ("x", "out"), _log_softmax, (("dim", None),)),
         _Attention("Attention", ("q", "k", "v", "out"), _attention, (("scale", 1.0),), (*"bmned",)),
     )
 }
