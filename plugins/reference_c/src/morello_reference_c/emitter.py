@@ -12,7 +12,7 @@ from morello.codegen.interface import Interface, parameters_of, workspace_macro
 from morello.codegen.reserved import check_name
 from morello.codegen.writer import Names
 from morello.errors import EmitError
-from morello.ir.impl import Impl, KernelCall, Node, Pipeline
+from morello.ir.impl import Impl, KernelCall, Node, Pipeline, Sequential
 from morello.ir.program import Parameter, Program
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
@@ -87,8 +87,9 @@ class Body:
                 hint = f"install a version of {self._target} that does"
                 raise EmitError(f"{self._target} does not know what {logical.op} means", hint)
             self.lines += [margin + line for line in _loops(logical, operands)]
-        elif isinstance(impl, Node) and isinstance(impl.expansion, Pipeline):
-            tensors = [*operands, *(self._fresh(tensor, margin) for tensor in impl.expansion.tensors)]
+        elif isinstance(impl, Node) and isinstance(impl.expansion, (Pipeline, Sequential)):
+            fresh = impl.expansion.tensors if isinstance(impl.expansion, Pipeline) else ()
+            tensors = [*operands, *(self._fresh(tensor, margin) for tensor in fresh)]
             for part, child in zip(impl.expansion.parts, impl.children, strict=True):
                 self.lines += [f"{margin}    /* {_summary(part.logical)} */", f"{margin}    {{"]
                 self.print(child, [tensors[arg] for arg in part.args], f"{margin}    ")
