@@ -34,18 +34,25 @@ if TYPE_CHECKING:
     )
     from morello.ir.numbers import Mask, Num, ceil_div, choose, product
     from morello.ir.ops.base import ErrorAnalysis, Operation
-    from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Sub
+    from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Pow, PRelu, Sub
     from morello.ir.ops.broadcast import Broadcast
+    from morello.ir.ops.causal import CausalMask
     from morello.ir.ops.common import Along
+    from morello.ir.ops.compare import Comparison, Logic, Not, Where
     from morello.ir.ops.compose import Compose
-    from morello.ir.ops.conv import Conv, GroupedConv
+    from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
+    from morello.ir.ops.conv_transpose import ConvTranspose
     from morello.ir.ops.divide import DivideVec, DivideVecScalar
     from morello.ir.ops.fill import Fill, FillZero
+    from morello.ir.ops.functions import Clip, Elu, Function, HardSigmoid, LeakyRelu
     from morello.ir.ops.gather import Gather
     from morello.ir.ops.matmul import Matmul
     from morello.ir.ops.max import Max, Min
     from morello.ir.ops.move import Move, OnePrefix
     from morello.ir.ops.pad import Pad
+    from morello.ir.ops.pool import AvgPool, MaxPool
+    from morello.ir.ops.quantize import Quantize, Requantize
+    from morello.ir.ops.quantized import Dequantize, QMatmul
     from morello.ir.ops.rand_matmul import RandMatmul, Random
     from morello.ir.ops.reduce import Mean, Prod, Sum
     from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, TopK
@@ -102,18 +109,25 @@ _NAMES = {
     "morello.ir.layout": "Dynamic Layout OddEven Packed PhysicalDim chwn col_major nchwc nhwc row_major with_strips",
     "morello.ir.numbers": "Mask Num ceil_div choose product",
     "morello.ir.ops.base": "ErrorAnalysis Operation",
-    "morello.ir.ops.binary": "Add Binary Div Maximum Minimum Mul Sub",
+    "morello.ir.ops.binary": "Add Binary Div Maximum Minimum Mul PRelu Pow Sub",
     "morello.ir.ops.broadcast": "Broadcast",
+    "morello.ir.ops.causal": "CausalMask",
     "morello.ir.ops.common": "Along",
+    "morello.ir.ops.compare": "Comparison Logic Not Where",
     "morello.ir.ops.compose": "Compose",
-    "morello.ir.ops.conv": "Conv GroupedConv",
+    "morello.ir.ops.conv": "Conv Conv1d Conv3d GroupedConv",
+    "morello.ir.ops.conv_transpose": "ConvTranspose",
     "morello.ir.ops.divide": "DivideVec DivideVecScalar",
     "morello.ir.ops.fill": "Fill FillZero",
+    "morello.ir.ops.functions": "Clip Elu Function HardSigmoid LeakyRelu",
     "morello.ir.ops.gather": "Gather",
     "morello.ir.ops.matmul": "Matmul",
     "morello.ir.ops.max": "Max Min",
     "morello.ir.ops.move": "Move OnePrefix",
     "morello.ir.ops.pad": "Pad",
+    "morello.ir.ops.pool": "AvgPool MaxPool",
+    "morello.ir.ops.quantize": "Quantize Requantize",
+    "morello.ir.ops.quantized": "Dequantize QMatmul",
     "morello.ir.ops.rand_matmul": "RandMatmul Random",
     "morello.ir.ops.reduce": "Mean Prod Sum",
     "morello.ir.ops.scan": "ArgMax ArgMin CumSum TopK",

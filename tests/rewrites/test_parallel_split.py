@@ -52,7 +52,11 @@ def test_parts_add_up(spec: str, tile: str, prove) -> None:
         ("Sum(24, GL, GL)", "parallel_split to GL 8", "no dimension of size 1"),
         ("Sum(1×24, GL, (bf16, GL))", "parallel_split to GL 8", "use convert first"),
         ("Matmul(1×3×24×5, (f32, GL, layout[0, 2, 1, 2p8]), GL, GL)", "parallel_split to GL 8", "in strips or vectors"),
-        ("Mean(1×24, GL, GL)", "parallel_split to GL 8", "products, Sum and Max, not for Mean"),
+        (
+            "Mean(1×24, GL, GL)",
+            "parallel_split to GL 8",
+            "products, and Sum, Prod, Max and Min along one dimension, not for Mean",
+        ),
     ],
 )
 def test_preconditions(text: str, step: str, rule: str) -> None:
