@@ -207,7 +207,9 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
         if rank > 1:
             yield from ((*(1,) * (rank - 2), size, size) for size in (8, 16))
     else:
-        yield from ((*(8 if dim == wide else 1 for dim in range(rank)),) for wide in range(-1, rank))
+        # Padding needs an image that is larger.
+        least = usual(op) if any(one.shrink for one in op.operands(rank)) else (1,) * rank
+        yield from ((*(8 if dim == wide else least[dim] for dim in range(rank)),) for wide in range(-1, rank))
 
 
 def usual(op: Operation) -> tuple[int, ...]:

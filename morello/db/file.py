@@ -7,6 +7,7 @@ import fcntl
 import itertools
 import os
 import sqlite3
+import stat
 import threading
 import time
 import warnings
@@ -82,7 +83,7 @@ class DatabaseFile:
         self._inherited: list[sqlite3.Connection] = []
         self._opened = itertools.count(1)
         with self.messages():
-            if self.path.exists() and not self.path.is_file():
+            if not _may_be_file(self.path):
                 raise MorelloError(f"database {path or repr(path)} is not a file", "give another path")
             _ = self.connection
 
@@ -292,6 +293,14 @@ def execute_patiently(connection: sqlite3.Connection, statement: str) -> None:
             time.sleep(0.01)
     finally:
         connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
+
+
+def _may_be_file(path: Path) -> bool:
+    """Return True for a regular file, and for a path at which there is none: one system call, as others rename it."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
 
 
 def _error_name(error: sqlite3.Error) -> str:

@@ -49,7 +49,7 @@ class Source:
 
     filename: str
     text: str = attrs.field(converter=_text)
-    sizes: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    sizes: Mapping[str, int] = attrs.field(factory=dict[str, int], eq=False)
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset, both from 1."""

@@ -28,7 +28,7 @@ class Pack(PipelineRewrite[Constants]):
     """`pack 1 as layout[0, 2, 1, 2p16]`: calls get operand 1, a constant, in this layout."""
 
     keyword: ClassVar[str] = "pack"
-    order: ClassVar[int] = 175
+    order: ClassVar[int] = 177
     example: ClassVar[Example] = Example(Constants(Matmul(), (1,)), (1, 2, 4, 16))
     takes: ClassVar[type[Operation]] = Constants
     subject: ClassVar[str] = "Specs with constant operands"

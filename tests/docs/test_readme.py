@@ -26,7 +26,7 @@ def test_options() -> None:
     for name, command in COMMANDS.items():
         for option in {text for parameter in command.load().params for text in parameter.opts} & set(having):
             having[option].add(name)
-    others = {"targets", "calibrate", "db", "cache"}
+    others = {"targets", "calibrate", "db", "cache", "fmt", "lsp"}
     assert having["--spec"] == set(COMMANDS) - others
     assert having["--db"] == set(COMMANDS) - others
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}

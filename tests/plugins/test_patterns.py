@@ -67,8 +67,8 @@ def test_an_operation_as_text() -> None:
     ("takes", "rule"),
     [
         (
-            "HardSwish(1, any, any)",
-            "HardSwish is not an operation of Morello: an operation of your own is given by `op`",
+            "ClippedSwish(1, any, any)",
+            "ClippedSwish is not an operation of Morello: an operation of your own is given by `op`",
         ),
         ("1, any, any", "microkernel One has no operation: begin `takes` with it"),
         ("", "microkernel One has no operation"),

@@ -172,11 +172,13 @@ def test_a_schedule_with_the_added_kernel(registry: Registry) -> None:
 @needs_avx2
 def test_an_operation_of_a_plugin(registry: Registry) -> None:
     """reference_c lacks the operation, which is reported."""
-    assert registry.target("x86_avx2").kernels_by_name["HardSwishOne"].op_name == "HardSwish"
-    goal = api.goal("HardSwish(1×8, (f32, L1), (f32, L1), serial)", target="x86_avx2", registry=registry).synthesize()
+    assert registry.target("x86_avx2").kernels_by_name["ClippedSwishOne"].op_name == "ClippedSwish"
+    goal = api.goal(
+        "ClippedSwish(1×8, (f32, L1), (f32, L1), serial)", target="x86_avx2", registry=registry
+    ).synthesize()
     report = api.compile(goal).check()
-    assert report.unknown == "HardSwish of plugin avx2_extra"
-    assert "lacks HardSwish of plugin avx2_extra" in str(report)
+    assert report.unknown == "ClippedSwish of plugin avx2_extra"
+    assert "lacks ClippedSwish of plugin avx2_extra" in str(report)
     assert all(result.reference is None for result in report.results)
 
 
@@ -192,7 +194,7 @@ def test_names_of_operations_are_unique(extra_plugin: Any) -> None:
             return [*extra_plugin.morello_operations()]
 
     assert Registry.of(avx2_extra=extra_plugin).names == []
-    with pytest.raises(PluginError, match=r"plugin 'other', operation HardSwish: .* in use .* avx2_extra"):
+    with pytest.raises(PluginError, match=r"plugin 'other', operation ClippedSwish: .* in use .* avx2_extra"):
         _ = Registry.of(other=Another(), avx2_extra=extra_plugin).names
 
 

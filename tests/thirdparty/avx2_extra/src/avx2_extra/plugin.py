@@ -16,7 +16,7 @@ from morello.plugins import (
     per_vector,
 )
 
-from .hard_swish import HARD_SWISH, HardSwish
+from .clipped_swish import CLIPPED_SWISH, ClippedSwish
 
 FUSED_MULTIPLY_ADD = Microkernel(
     name="FusedMultiplyAdd8",
@@ -55,9 +55,9 @@ OUTER_PRODUCT = Microkernel(
 
 @hookimpl
 def morello_operations() -> Iterable[Operation]:
-    return [HardSwish()]
+    return [ClippedSwish()]
 
 
 @hookimpl
 def morello_plugin() -> TargetPlugin:
-    return TargetPlugin(extends="x86_avx2", kernels=[HARD_SWISH, FUSED_MULTIPLY_ADD, OUTER_PRODUCT])
+    return TargetPlugin(extends="x86_avx2", kernels=[CLIPPED_SWISH, FUSED_MULTIPLY_ADD, OUTER_PRODUCT])

@@ -11,7 +11,7 @@ from morello.plugins import KernelSite, Microkernel, Unary, UnaryErrors
 
 
 @attrs.frozen(cache_hash=True)
-class HardSwish(Unary):
+class ClippedSwish(Unary):
     """out = x · min(max(x + 3, 0), 6) / 6, on floats."""
 
     def function(self, values: np.ndarray) -> np.ndarray:
@@ -21,11 +21,11 @@ class HardSwish(Unary):
         return 5 * self.volume(shape)
 
     @property
-    def error_analysis(self) -> HardSwishErrors:
-        return HardSwishErrors(self)
+    def error_analysis(self) -> ClippedSwishErrors:
+        return ClippedSwishErrors(self)
 
 
-class HardSwishErrors(UnaryErrors[HardSwish]):
+class ClippedSwishErrors(UnaryErrors[ClippedSwish]):
     """Errors of a product whose factors are at most |x| and 6; the result for NaN is unspecified."""
 
     any_for_nan = True
@@ -53,9 +53,9 @@ def _emit(site: KernelSite) -> None:
     site.line("}")
 
 
-HARD_SWISH = Microkernel(
-    name="HardSwishOne",
-    op=HardSwish,
+CLIPPED_SWISH = Microkernel(
+    name="ClippedSwishOne",
+    op=ClippedSwish,
     takes="1, f32 RF/L1, f32 RF/L1",
     cost=lambda spec, machine: 8,
     emit=_emit,
