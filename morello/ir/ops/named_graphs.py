@@ -93,7 +93,7 @@ class NamedGraph:
 
     def arranged(self, rank: int) -> Arranged:
         """Return the Compose. External inputs are numbered like `names`."""
-        return arranged(*self.stages(rank))
+        return _arranged(self, rank)
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         """Return inputs and output in the order of `names`."""
@@ -113,6 +113,11 @@ class NamedGraph:
                 raise SpecError(f"{self.name}: {name} is {words}, not {value!r}", f"for example {example}")
             values[name] = found
         return attrs.evolve(self, values=tuple(values.items()))
+
+
+@cache
+def _arranged(graph: NamedGraph, rank: int) -> Arranged:
+    return arranged(*graph.stages(rank))
 
 
 @cache

@@ -43,10 +43,10 @@ class NeonInstructions(Instructions):
         "fms": "return vfmaq_f32(-c, a, b);",
         "max": "return vmaxq_f32(a, b);",
         "min": "return vminq_f32(a, b);",
-        "sqrt": "return vsqrtq_f32(a);",
-        "round": "return vrndnq_f32(a);",
-        "floor": "return vrndmq_f32(a);",
-        "ceil": "return vrndpq_f32(a);",
+        "root": "return vsqrtq_f32(a);",
+        "nearest": "return vrndnq_f32(a);",
+        "below": "return vrndmq_f32(a);",
+        "above": "return vrndpq_f32(a);",
         "any": "return (int)vmaxvq_u32((uint32x4_t)where);",
     }
 

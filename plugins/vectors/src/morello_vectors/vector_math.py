@@ -122,7 +122,7 @@ _TANH = "($f)(($i)$min($splat(1.0f), a * r) | (($i)x & INT32_MIN))"
 
 _RSQRT = """\
 static inline $f rsqrt_$f($f x) {
-    return 1.0f / $sqrt(x);
+    return 1.0f / $root(x);
 }"""
 
 #: exp(x - max), and 0 for an x of -infinity, even if that is the maximum.
@@ -285,11 +285,11 @@ FUNCTIONS = {
     "cos": VectorFunction(_sine("cos", 1), (), 1.0, (24, 24), "1"),
     "softplus": _expression("softplus", _SOFTPLUS, 2.0, (30, 28), "exp", "log1p"),
     "mish": VectorFunction(_MISH, ("exp",), 4.0, (24, 23)),
-    "sqrt": _expression("sqrt", "$sqrt(x)", 0.5, (6, 6)),
+    "sqrt": _expression("sqrt", "$root(x)", 0.5, (6, 6)),
     "reciprocal": _expression("reciprocal", "1.0f / x", 0.5, (5, 5)),
-    "round": _expression("round", "$round(x)", 0.0, (2, 2)),
-    "floor": _expression("floor", "$floor(x)", 0.0, (2, 2)),
-    "ceil": _expression("ceil", "$ceil(x)", 0.0, (2, 2)),
+    "round": _expression("round", "$nearest(x)", 0.0, (2, 2)),
+    "floor": _expression("floor", "$below(x)", 0.0, (2, 2)),
+    "ceil": _expression("ceil", "$above(x)", 0.0, (2, 2)),
     "elu": _expression("elu", "$pick(x < $zero(), by * expm1_$f(x), x)", 2.0, (14, 12), "expm1", constants=", $f by"),
     "selu": _expression(
         "selu",

@@ -20,12 +20,12 @@ _INTEL = {
     "nfma": "fnmadd_ps",
     "scale": "scalef_ps",
     "splat": "set1_ps",
-    "sqrt": "sqrt_ps",
+    "root": "sqrt_ps",
     "zero": "setzero_ps",
 }
 
-#: The modes in which `round` and others round, without exceptions.
-_ROUNDED = {"round": 8, "floor": 9, "ceil": 10}
+#: The modes in which `nearest` and others round, without exceptions.
+_ROUNDED = {"nearest": 8, "below": 9, "above": 10}
 
 #: With AVX-512 one instruction multiplies by a power of two.
 _EXP_TIMES_512 = """\
