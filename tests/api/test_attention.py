@@ -119,6 +119,21 @@ def test_scores_of_bf16_are_f32(runs: None) -> None:
             np.testing.assert_allclose(made.astype(np.float32), expected, rtol=error, atol=error)
 
 
+def test_zero_keys() -> None:
+    made = morello.attention(normal(2, 3, 4), normal(2, 0, 4), normal(2, 0, 5), causal=True, **PLAIN)
+    assert made.shape == (2, 3, 5)
+
+
+@pytest.mark.slow
+def test_lists_are_operands(runs: None) -> None:
+    q, k, mask = normal(3, 4), normal(40, 4, seed=1), np.tri(3, 40, dtype=bool)
+    expected = attention(q, k[:3], k[:3], mask[:, :3])
+    lists = q.tolist(), k.tolist(), k.tolist()
+    for given in (lists, (q, k, lists[2])):
+        made = morello.attention(*given, mask=mask.tolist(), length=3, **FAST)
+        np.testing.assert_allclose(made, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -127,6 +142,8 @@ def test_scores_of_bf16_are_f32(runs: None) -> None:
         (lambda x: ANY.attention(x, x, x, causal=True, window=-1), "a number of keys, or 0 for all"),
         (lambda x: ANY.attention(x, x, x, length=4), "it is a number of keys"),
         (lambda x: ANY.attention(x, x, x, length=1.0), "it is a number of keys"),
+        (lambda x: ANY.attention(*[x.astype(float)] * 3, causal=True), "convert q, k, v to float32"),
+        (lambda x: ANY.attention(x.tolist(), x, x, copy=False), "leave out copy=False"),
     ],
 )
 def test_wrong_parameters_are_errors(call: Any, message: str) -> None:

@@ -61,6 +61,8 @@ def test_products(bits: int, group: int) -> None:
     [
         (lambda: morello.quantize_weights(np.ones((48, 2), np.float32)), "no matrix of whole groups of 32 rows"),
         (lambda: morello.quantize_weights(np.ones(32, np.float32)), r"shape \(32,\) are no matrix"),
+        (lambda: morello.quantize_weights(np.ones((32, 2), np.complex64)), "w is complex64"),
+        (lambda: morello.quantize_weights([[1.0, 2.0]]), r"shape \(1, 2\) are no matrix of whole groups"),
         (lambda: morello.quantize_weights(np.full((32, 2), np.nan, np.float32)), "not finite"),
         (lambda: morello.quantize_weights(np.ones((32, 2), np.float32), 5), "bits=5 is not 4 or 8"),
         (

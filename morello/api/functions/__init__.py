@@ -15,6 +15,7 @@ import numpy as np
 
 from morello.api.functions.attention_plan import NAMES, attention_arrays, check_is_causal, plan_attention
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
+from morello.api.functions.conversion import from_lists
 from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
 from morello.api.functions.quantized import plan_qmatmul, quantize_weights
@@ -154,6 +155,9 @@ def attention(
     """
     mask = options.pop("attn_mask", None) if mask is None else mask
     options.pop("enable_gqa", None)
+    copy = options.get("copy", True)
+    q, k, v = from_lists((q, k, v), copy)
+    mask = None if mask is None else from_lists((q, mask), copy)[1]
     if options.pop("is_causal", False):
         check_is_causal(q, k)
         causal = True

@@ -17,6 +17,7 @@ from morello.api.functions.calls import FunctionPlan
 from morello.api.functions.conversion import as_array
 from morello.api.functions.views import ArrayView, result_like
 from morello.errors import ArgumentError
+from morello.ir.dtypes import F64
 from morello.ir.ops import ComposeStage, Operation, arranged
 from morello.ir.ops.binary import Add
 from morello.ir.ops.causal import CausalMask
@@ -49,8 +50,8 @@ def attention_arrays(
 ) -> tuple[Any, ...]:
     """Return the arrays of a call: q, k, v, a mask of floats if there is one, and positions if they mask keys.
 
-    Of a cache with `length`, a kernel reads at least so many keys, and one of four numbers in an octave: a growing
-    `length` needs few kernels. Raises ArgumentError if the arguments do not fit.
+    In a cache with `length`, the number of keys that a kernel reads is `length` rounded up to one of four numbers in an
+    octave: a growing `length` needs few kernels. Raises ArgumentError if the arguments do not fit.
     """
     mask = _added(mask, as_array(q).dtype.itemsize == 2 and not causal and length is None)
     if window and not causal:
@@ -62,7 +63,7 @@ def attention_arrays(
     count = keys if length is None else int(length) if isinstance(length, Integral) else -1
     if not min(1, keys) <= count <= keys:
         raise ArgumentError(f"attention: length is {length!r}, and k has shape {np.shape(k)}", "it is a number of keys")
-    step = max(32, (1 << count.bit_length() - 1) // 4)
+    step = max(32, (1 << count.bit_length()) // 8)
     used = keys if length is None else min(keys, -(-count // step) * step)
     if used < keys:
         mask = mask[..., :used] if mask is not None and np.shape(mask)[-1:] == (keys,) else mask
@@ -119,6 +120,8 @@ def plan_attention(
         over = [dim for dim, (own, size) in enumerate(zip(mask.shape, (batches, m, n), strict=True)) if own < size]
         steps.append((Add(over=tuple(over)), ("mask",)))
     if "rows" in given:
+        if F64 in (given["q"].dtype, given["k"].dtype):
+            raise ArgumentError("attention: causal rows, or a length, of f64", "convert q, k, v to float32")
         operands["rows"] = given["rows"].grouped([[0], []]).repeated(batches)
         operands["columns"] = given["columns"].grouped([[], [], [0]])
         steps.append((CausalMask(window=int(window)), ("rows", "columns")))

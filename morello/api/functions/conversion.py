@@ -38,6 +38,14 @@ def as_arrays(arrays: Sequence[Any], written: Sequence[Any], copy: bool) -> list
     return [*given, *map(as_array, written)]
 
 
+def from_lists(arrays: Sequence[Any], copy: bool) -> Sequence[Any]:
+    """Return operands with lists and numbers as arrays, see `as_arrays`; arrays stay as they are."""
+    if not any(isinstance(one, _COPIED) for one in arrays):
+        return arrays
+    made = as_arrays(arrays, (), copy)
+    return [new if isinstance(one, _COPIED) else one for one, new in zip(arrays, made, strict=True)]
+
+
 def _converted(given: Any, like: np.dtype | None) -> np.ndarray:
     """Return the array of a list or number."""
     if isinstance(given, list | tuple):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morello.api.functions.calls import FunctionPlan
-from morello.api.functions.conversion import as_array
+from morello.api.functions.conversion import as_arrays
 from morello.api.functions.views import ArrayView, result_like
 from morello.errors import ArgumentError, SpecError
 from morello.ir.ops.quantized import Dequantize, QMatmul
@@ -26,10 +26,13 @@ def quantize_weights(w: Any, bits: int = 4, group: int = 32) -> QuantizedWeights
     """Return a matrix k×n of floats as weights of 4 bits, two in a u8, or of 8 bits, i8, for `qmatmul`.
 
     `group` rows of a column, or with 0 all of them, share a scale (f32) and a zero point. Values from the least to the
-    largest of them, and 0, are evenly spaced. Raises ArgumentError for another shape, and for numbers that are not
-    finite.
+    largest of them, and 0, are evenly spaced. Raises ArgumentError for another shape, and for numbers that are complex
+    or not finite.
     """
-    values = as_array(w).astype(np.float32)
+    (values,) = as_arrays([w], [], copy=True)
+    if values.dtype.kind in "cO":
+        raise ArgumentError(f"quantize_weights: w is {values.dtype}", "pass a matrix of floats")
+    values = values.astype(np.float32)
     op = _checked(bits, group, values.shape)
     if not np.isfinite(values).all():
         raise ArgumentError("quantize_weights: w has values that are not finite", "replace them")
