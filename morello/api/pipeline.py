@@ -29,7 +29,7 @@ from morello.untrusted import read_file
 _UNNAMED = "<text>"
 #: The start of a Spec file and of a single Spec, after comments.
 _HEAD = r"\ufeff?(?:\s|#[^\n]*\n)*"
-_FILE = re.compile(_HEAD + r"(target|spec|schedule)\s+\w")
+_FILE = re.compile(_HEAD + r"(target|let|spec|schedule)\s+\w")
 _SPEC = re.compile(_HEAD + r"\(?\s*\w+\s*[\[(]")
 
 

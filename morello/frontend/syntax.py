@@ -423,8 +423,10 @@ _PHRASES = {
 }
 _KEYWORDS = {
     "TARGET": "target",
+    "LET": "let",
     "SPEC": "spec",
     "SCHEDULE": "schedule",
+    "IN": "in",
     "USING": "using",
     "WITHOUT": "without",
 }

@@ -37,6 +37,7 @@ def test_text_with_a_target_is_a_spec_or_a_file() -> None:
     assert alone.program.name == "kernel"
     assert morello.compile(f"# {SPEC}\n({SPEC}, ...)", target="x86_avx2").impl == alone.impl
     assert morello.compile(FILE, target="x86_avx2").program.name == "tiny"
+    assert morello.compile(f"let k = 4\n{FILE}", target="x86_avx2").program.name == "tiny"
     assert morello.synthesize(SPEC, target=alone.target) == alone.impl
 
 

@@ -97,6 +97,8 @@ SPECS = [
      "unknown memory level 'L7'", "tiny has the levels"),
     ("Compose([Matmul, Matmul], [(1×32×8, GL), (1×64×4, GL), (1×4×32, GL), (1×64×8, GL)], ‹seriel›)",
      "unexpected 'seriel'", "did you mean 'serial'?"),
+    ("Compose([y = Relu(z), z = ‹Add›(a, b, c)], [a: (4×4, GL), b: (4×4, GL), c: (4×4, GL), y: (4×4, GL)])",
+     "Add has 2 inputs (lhs, rhs), not 3", "give it one tensor for each"),
     # Parameters
     ("Softmax[‹dims›=1](4×4, GL, GL)", "Softmax has no parameter 'dims'", "did you mean 'dim'? Softmax takes dim"),
     ("Move[‹dim›=1](4×4, GL, GL)", "Move has no parameter 'dim'", "Move takes no parameters"),
@@ -288,6 +290,7 @@ FILES = [
     ("target tiny\n" + A + "schedule a ‹of› tiny { }", "unexpected 'of'", "expected `for TARGET` or `{`"),
     ("target tiny\n" + A + "schedule a {\n tile [‹x›]\n}", "'x' is not a size", "write a number, or"),
     ("target tiny\n" + A + "schedule a ‹{›\n tile [1]\n", "'{' is never closed", "`}`"),
+    ("target tiny\n‹lett› n = 4\n" + A, "unexpected 'lett'", "did you mean 'let'?"),
     ("target tiny\n" + A + "‹sepc› b", "unexpected 'sepc'", "did you mean 'spec'? expected `target NAME`"),
     ("target tiny\nspec ‹=› Move(4, GL, L1)", "unexpected '='", "expected a name"),
     (

@@ -58,7 +58,7 @@ def repeated(
     `names` are the parameters for each operand. Nothing is added to some that are given, or without all shapes.
     """
     shapes = [shape for shape in operands if shape is not None]
-    if len(shapes) < len(names) or not {*given}.isdisjoint(names):
+    if len(shapes) != len(names) or not {*given}.isdisjoint(names):
         return given
     rank = max(map(len, shapes))
     whole = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
