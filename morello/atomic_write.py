@@ -70,7 +70,7 @@ def check_writable(path: str, source: str) -> None:
 
 
 def write_file(path: str | Path, data: bytes) -> None:
-    """Replace `path` atomically; write to devices and pipes directly. Raises MorelloError on failure."""
+    """Replace `path` atomically, with its mode; write to devices and pipes directly. Raises MorelloError on failure."""
     write_files({path: data})
 
 
@@ -87,6 +87,8 @@ def write_files(files: Mapping[str | Path, bytes]) -> None:
                     continue
                 aside = stack.enter_context(staging_path(place))
                 aside.write_bytes(data)
+                if place.exists():
+                    shutil.copymode(place, aside)
                 staged[path] = aside
             for path in staged:
                 os.replace(staged[path], os.path.realpath(path))

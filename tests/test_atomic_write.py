@@ -84,6 +84,12 @@ def test_recent_files_stay_until_they_are_locked(tmp_path: Path) -> None:
     assert young.is_dir()
 
 
+def test_files_keep_their_mode(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o600)
+    write_file(tmp_path / "file", b"mine")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
 def test_nothing_else_is_removed(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
