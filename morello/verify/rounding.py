@@ -94,8 +94,10 @@ def _stage(
             loss = analysis.underflow_loss(shape, values, smallest)[index]
             # Errors of inputs change magnitudes as much as the result.
             magnitude = magnitudes[index] + propagated[index]
-            intermediate = np.fmax(largest[index], np.abs(exact[index]))
-            error = propagated[index] + _relative(analysis, shape, dtype) * magnitude + loss
+            # An infinite value is no overflow in itself (masks hold −∞): `largest` is infinite for finite inputs.
+            intermediate = np.fmax(largest[index], np.where(np.isfinite(exact[index]), np.abs(exact[index]), 0.0))
+            rounding = np.where(np.isinf(exact[index]), 0.0, _relative(analysis, shape, dtype) * magnitude)
+            error = propagated[index] + rounding + loss
             if not _fits(widest, dtype):
                 # A value that is exact in the widest type is rounded when it is stored.
                 error = error + np.where(np.isfinite(exact[index]), np.abs(exact[index]) * dtype.unit_roundoff, 0.0)

@@ -12,6 +12,7 @@ import pytest
 from morello.api.kernel import Kernel
 from morello.build.toolchain import Compiler, find_compiler
 from morello.errors import VerificationError
+from morello.frontend import parse_spec
 from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U8, U32
 from morello.ir.impl import Impl
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_major
@@ -210,6 +211,23 @@ def test_graphs_run_on_the_reference(op: Compose, shape: tuple[int, ...]) -> Non
             if data.name == "normal":
                 got[...] += 100 + got
                 assert expected.errors(got).max() > 1
+
+
+@pytest.mark.parametrize(
+    ("masked", "names"), [("CausalMask(x, i, j)", "xij"), ("Where(c, x, n)", "cxn"), ("Add(x, n)", "xn")]
+)
+def test_garbage_does_not_pass_behind_a_mask(target: Target, masked: str, names: str) -> None:
+    kept, i = np.tri(4, dtype=bool)[np.newaxis], np.arange(4.0).reshape(1, 4, 1)
+    masks = {"c": kept, "n": np.where(kept, 0.0, -np.inf), "i": i, "j": i.reshape(1, 1, 4)}
+    given = {"x": np.arange(16.0).reshape(1, 4, 4), **masks}
+    types = {"c": "bool", "i": "i32", "j": "i32"}
+    operands = [f"{one}: ({'×'.join(map(str, given[one].shape))}, {types.get(one, 'f32')}, GL)" for one in names]
+    text = f"Compose([o = Softmax(m), m = {masked}], [{', '.join(operands)}, o: (1×4×4, f32, GL)])"
+    (expected,) = expectations(parse_spec(text, target).logical, [given[one] for one in names], integral=False)
+    assert expected.errors(expected.values).max() == 0
+    assert expected.bound.max() < 1e-4
+    for garbage in (7.0, np.nan):
+        assert expected.errors(np.full((1, 4, 4), garbage, np.float32)).min() > 1
 
 
 def test_the_same_seed_gives_the_same_data() -> None:
