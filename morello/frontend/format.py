@@ -40,8 +40,8 @@ class _Line:
 def format_text(text: str, filename: str = "<text>") -> str:
     """Return the text of a Spec file in its usual form, which parses to an equal file. Raises SourceError.
 
-    A declaration of more than 120 columns is broken after commas; one with a comment inside stays as it is. A
-    schedule that is written on one line stays on one.
+    A declaration of more than 120 columns is broken after commas; one with a comment inside keeps its line
+    breaks. A schedule that is written on one line stays on one. Lines end as in the text, by \\n or \\r\\n.
     """
     source = Source(filename, text)
     written = tokens(source)
@@ -53,9 +53,10 @@ def format_text(text: str, filename: str = "<text>") -> str:
             out.append("")
         usual = line.text or _broken(line.tokens, WIDTH - len(_INDENT) * line.depth)
         usual = usual.replace("\n", f"\n{_INDENT * line.depth}")
-        out.append(f"{_INDENT * line.depth}{usual}{line.tail and f'  {line.tail}'}")
+        out += f"{_INDENT * line.depth}{usual}{line.tail and f'  {line.tail}'}".split("\n")
         end = line.end
-    return "".join(f"{line}\n" for line in out)
+    ends = "\r\n" if "\r\n" in text else "\n"
+    return "".join(f"{line.rstrip()}{ends}" for line in out)
 
 
 def _lines(written: Sequence[Token]) -> Iterator[_Line]:
@@ -116,7 +117,7 @@ def _comments(source: Source, written: Sequence[Token]) -> Iterator[re.Match[str
 def _placed(comments: Iterable[re.Match[str]], lines: Sequence[_Line], source: Source) -> Iterator[_Line]:
     """Yield the comments that have a line of their own, and add others to the lines that they follow.
 
-    A line with a comment inside keeps its text.
+    A line with a comment inside keeps its text, indented.
     """
     starts = [line.start for line in lines]
     for comment in comments:
@@ -124,7 +125,7 @@ def _placed(comments: Iterable[re.Match[str]], lines: Sequence[_Line], source: S
         index = bisect(starts, start)
         line = lines[index - 1] if index else None
         if line and start < line.end:
-            line.text = "\n".join(map(str.rstrip, source.text[line.start : line.end].split("\n")))
+            line.text = f"\n{_INDENT}".join(map(str.strip, source.text[line.start : line.end].split("\n")))
         elif line and "\n" not in source.text[line.end : start]:
             line.tail = text
         else:

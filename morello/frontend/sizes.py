@@ -49,7 +49,7 @@ class Sizes:
 
 
 def read_sized(source: Source, target: Target, node: SpecNode) -> tuple[Spec, Signature | None, Sizes | None]:
-    """Return a Spec, its signature, and the sizes for which it stands, of which the Spec has the largest.
+    """Return a Spec, its signature, and the sizes for which it stands; the Spec has the largest.
 
     Raises SourceError for sizes of a dimension that programs cannot cut into parts.
     """
@@ -62,7 +62,7 @@ def read_sized(source: Source, target: Target, node: SpecNode) -> tuple[Spec, Si
     if high < low:
         raise source.error(node.sizes.span, f"no {name} is in {low}..{high}", "write the smaller size first")
     spec, signature = read_signed(source, target, _at(node, high))
-    # Larger sizes than 1, of which layouts have no part.
+    # Sizes larger than 1: layouts leave out dimensions of size 1.
     one, other = (read_signed(source, target, _at(node, high + more))[0].logical for more in (1, 2))
     dim = _dimension(source, name, one, other)
     if refused := fault(name, dim, one, other):
@@ -89,7 +89,7 @@ def _at(node: SpecNode, size: int) -> SpecNode:
 
 
 def _dimension(source: Source, name: Token, logical: LogicalSpec, other: LogicalSpec) -> int:
-    """Return the only iteration dimension of which two Specs have different sizes."""
+    """Return the only iteration dimension whose sizes in two Specs differ."""
     if logical.op != other.op:
         raise source.error(span(name), f"parameters of {logical.op} depend on {quoted(name)}", "give them as numbers")
     pairs = zip(logical.shape, other.shape, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import attrs
 from lark import Token
@@ -97,19 +97,21 @@ def _step(source: Source, target: Target, node: StatementNode) -> Rewrite:
         known = [*target.rewrites_by_name, _SUBSCHEDULE, _SYNTHESIZE]
         listing = f"{target.name} has the steps {', '.join(known)}"
         raise source.error(span(node.word), f"unknown step {quoted(node.word)}", suggestion(node.word, known, listing))
-    atoms = [_atom(source, atom) for atom in node.atoms]
+    # Names of sizes hide no words.
+    words = {"to", "as", *NAMED, *target.dtypes, *target.kernels_by_name, *(level.name for level in target.levels)}
+    atoms = [_atom(source, words, atom) for atom in node.atoms]
     with source.at(node.span):
         step = rewrite.parse(atoms)
     _check_words(source, target, step, node)
     return step
 
 
-def _atom(source: Source, node: Token | Numbers | LayoutNode) -> Atom:
+def _atom(source: Source, words: Set[str], node: Token | Numbers | LayoutNode) -> Atom:
     if isinstance(node, LayoutNode):
         return read_layout(source, node)
     if isinstance(node, Numbers):
         return tuple(number_of(source, token) for token in node.numbers)
-    if node.type == "INT" or str(node) in source.sizes:
+    if node.type == "INT" or str(node) in source.sizes.keys() - words:
         return number_of(source, node)
     if re.fullmatch("v[0-9]+", node):
         return Vector(number_of(source, node, node[1:]))

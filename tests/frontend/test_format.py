@@ -65,8 +65,16 @@ schedule b { tile [1, 1]; synthesize }
     )
 
 
-def test_a_declaration_with_a_comment_inside_stays() -> None:
-    text = "target x86_avx2\nspec a = Relu(4×4,  # rows and columns\n  GL,\n  GL)\n"
+def test_lines_with_a_comment_inside_keep_their_breaks() -> None:
+    text = "target x86_avx2\nspec a = Relu(4×4,  # rows and columns\n  GL,\n\n  GL)\n"
+    text += "schedule a {\n tile [1, # c\n  4]\n}\n"
+    usual = format_text(text)
+    assert usual == text.replace("  GL", "    GL").replace(" tile", "    tile").replace("  4]", "        4]")
+    assert format_text(usual) == usual
+
+
+def test_lines_end_as_before() -> None:
+    text = "target x86_avx2  # c\r\nspec a = Relu(4×4,  # rows\r\n    GL,\r\n    GL)\r\n"
     assert format_text(text) == text
 
 

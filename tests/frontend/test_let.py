@@ -33,6 +33,11 @@ def test_order_does_not_count() -> None:
     assert parse(text) == parse("target x86_avx2\nspec a = Relu(4, GL, GL)\n")
 
 
+def test_names_hide_no_words_of_schedules() -> None:
+    text = "target x86_avx2\nspec a = Relu(4×16, GL, GL, serial)\nschedule a {\n    move 0 to L1\n}\n"
+    assert parse(f"{text}let to = 4\nlet L1 = 4\n") == parse(text)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
