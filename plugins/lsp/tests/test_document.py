@@ -40,7 +40,10 @@ def test_a_solved_spec_has_a_cost(monkeypatch: pytest.MonkeyPatch, tmp_path) -> 
     assert describe(text, "sums").endswith(f"cost: {kernel.cost:,}")
 
 
-@pytest.mark.parametrize(("word", "part"), [("Add", "lhs + rhs"), ("L1", "cache"), ("VectorAdd", "a kernel for Add")])
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [("Add", "lhs + rhs"), ("L1", "cache"), ("VectorAdd", "a kernel for Add"), ("Attention", "q, k, v")],
+)
 def test_words_of_the_target_are_described(word: str, part: str) -> None:
     assert part in describe(TEXT, word)
 
@@ -50,9 +53,10 @@ def test_other_words_are_not_described() -> None:
 
 
 def test_words_depend_on_the_place() -> None:
-    inside, after = words(TEXT, TEXT.index("tile")), words(TEXT, len(TEXT))
-    assert {"tile", "select", "VectorAdd", "L1"} <= {*inside}
-    assert {"spec", "Add", "f32", "row_major"} <= {*after}
+    text = TEXT + "let rows = 4\n"
+    inside, after = words(text, text.index("tile")), words(text, len(text))
+    assert {"tile", "select", "synthesize", "VectorAdd", "L1", "rows"} <= {*inside}
+    assert {"spec", "in", "constant", "Add", "Compose", "Attention", "f32", "row_major", "rows"} <= {*after}
     assert "VectorAdd" not in after
     assert "x86_avx2" in words("target x", len("target x"))
 

@@ -12,10 +12,13 @@ from morello.frontend import SourceError
 from morello.ir.dtypes import BY_NAME as TYPES
 from morello.ir.impl import cost_and_peak
 from morello.ir.layout import NAMED
+from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 
-KEYWORDS = ("target", "let", "spec", "schedule", "for", "serial", "synthesize", "using", "without", "layout")
+KEYWORDS = ("target", "let", "spec", "schedule", "for", "in", "serial", "constant", "layout", "Compose")
+#: Words of schedules besides steps.
+STATEMENTS = ("subschedule", "synthesize", "using", "without")
 #: Where a name is declared: `spec NAME`, `let NAME`.
 _DECLARED = r"^[ \t]*(?:spec|let)[ \t]+({name})\b"
 
@@ -67,6 +70,9 @@ def describe(text: str, word: str) -> str:
         return ""
     if operation := target.operations.get(word):
         return f"**{word}**\n\n{inspect.getdoc(type(operation)) or ''}"
+    if graph := NAMED_GRAPHS.get(word):
+        takes = f"; parameters: {', '.join(graph.parameters)}" if graph.parameters else ""
+        return f"**{word}**: a graph of operations on {', '.join(graph.names)}{takes}"
     for level in target.levels:
         if level.name == word:
             return f"**{word}**: {level.kind} of {target.name}, {level.capacity:,} units of {level.unit} bytes"
@@ -96,7 +102,8 @@ def words(text: str, offset: int) -> list[str]:
         return list(installed().names)
     if target is None:
         return [*KEYWORDS]
-    levels, layouts = [level.name for level in target.levels], [*NAMED, "layout"]
+    declared = re.findall(_DECLARED.format(name=r"\w+"), text, re.MULTILINE)
+    common = [*(level.name for level in target.levels), *NAMED, "layout", *declared]
     if text.count("{", 0, offset) > text.count("}", 0, offset):
-        return [*target.rewrites_by_name, "subschedule", *target.kernels_by_name, *levels, *layouts, *KEYWORDS[6:9]]
-    return [*KEYWORDS, *target.operations, *TYPES, *levels, *layouts]
+        return [*target.rewrites_by_name, *STATEMENTS, *target.kernels_by_name, *common]
+    return [*KEYWORDS, *target.operations, *NAMED_GRAPHS, *TYPES, *common]
