@@ -43,7 +43,7 @@ class _Alike:
 
 
 class Batches:
-    """Kernels of goals, of which those that differ in the size of the first dimension share one. Callers take turns."""
+    """Kernels of goals; those that differ in the size of the first dimension share one. Callers take turns."""
 
     def __init__(self) -> None:
         self._alike: dict[Hashable, _Alike] = {}
