@@ -67,6 +67,14 @@ def test_flags_name_the_extensions_of_a_program(name: str) -> None:
     assert len(program.cpu_tests) == 1 + bool(extension)
 
 
+def test_a_pool_whose_windows_no_vector_holds_is_of_single_values() -> None:
+    """A vector of f32 has 16 bytes, and as many values of bf16 have fewer."""
+    for dtype, names in (("f32", ["PoolWindow", "PoolValues"]), ("bf16", ["PoolValues"])):
+        logical = morello.goal(f"AvgPool(1×8×1×1×3×11, ({dtype}, GL), ({dtype}, GL), serial)", target=INFO.name)
+        kernels = logical.target.kernels
+        assert [one.name for one in kernels if one.accepts(logical.impl.spec.logical)] == names
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_compile_to_one_instruction_a_vector_of_sums(name: str) -> None:

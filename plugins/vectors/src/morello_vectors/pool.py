@@ -41,9 +41,14 @@ def _pool(spec: LogicalSpec) -> Pool:
     return spec.op
 
 
+def _least(spec: LogicalSpec) -> int:
+    """Return the values that a vector has at least: 16 bytes of each type."""
+    return 16 // min(state.dtype.bytes for state in spec.states)
+
+
 def _values(spec: LogicalSpec, widest: int, most: int) -> int:
     """Return the values of the widest vectors that are no longer than `most`; 1 if none has 16 bytes."""
-    least = 16 // min(state.dtype.bytes for state in spec.states)
+    least = _least(spec)
     sizes = [widest // spec.states[1].dtype.wide.bytes >> shift for shift in range(4)]
     return next((size for size in sizes if least <= size <= most), 1)
 
@@ -302,7 +307,10 @@ def _kernel(name: str, lanes: Lanes, widest: int) -> Microkernel:
         op = _pool(spec)
         if not fit_lanes(spec, widest) or (lanes == "window" and (op.dilations[1] > 1 or op.pads[1] or op.pads[3])):
             return False
-        return spec.shape[_DIM[lanes]] >= 16 // min(state.dtype.bytes for state in spec.states)
+        least = _least(spec)
+        if widest // spec.states[1].dtype.wide.bytes < least:
+            return False
+        return spec.shape[_DIM[lanes]] >= least
 
     def computing(spec: LogicalSpec, machine: Machine) -> Num:
         if lanes not in _DIM:
