@@ -155,7 +155,8 @@ class Emission:
 
     def helper(self, name: str, text: str) -> str:
         """Define the static function `name` as `text` in the file; return its name."""
-        self._helpers[name] = text
+        known = self._helpers.setdefault(name, text)
+        assert known == text, f"two functions are named {name}"
         return name
 
     def enclose(self, first: str, last: str) -> None:

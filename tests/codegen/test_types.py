@@ -126,6 +126,15 @@ SPECS = [
     ("Move(3×41, (f64, GL), (f16, GL), serial)", "Cast"),
     ("Move(3×41, (f16, GL), (bool, GL), serial)", "VectorCast"),
     ("Move(3×41, (bool, GL), (f64, GL), serial)", "VectorCast"),
+    ("Abs(64, (u8, L1), (u8, L1), serial)", "VectorAbs"),
+    # Beyond f32.
+    ("Clip[low=1e39](64, (f32, L1), (f32, L1), serial)", "VectorClip"),
+    # Both have helpers that find the greater one.
+    (
+        "Compose([y = Greater(s, t), s = Softmax(x)], "
+        "[x: (4×64, f32, GL), t: (4×64, f32, GL), y: (4×64, bool, GL)], serial)",
+        "VectorComparison",
+    ),
 ]
 
 

@@ -6,9 +6,9 @@ value only is used for all lanes.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from itertools import chain
+from math import inf
 from string import Template
 from typing import Any
 
@@ -274,6 +274,8 @@ def _vector_sign(place: Place) -> str:
         return f"{{out}} = {name}({{src}});"
     if dtype.is_float:
         return "{out} = -{src};"
+    if of_magnitude and not dtype.is_signed:
+        return "{out} = {src};"
     zero = f"({kind}){{{{0}}}}"
     negative = of_vectors(Sub, site, dtype, zero, "{src}", values)
     return f"{{out}} = {of_vectors(Maximum, site, dtype, '{src}', negative, values) if of_magnitude else negative};"
@@ -283,8 +285,8 @@ def _vector_clip(place: Place) -> str:
     op = place.site.spec.op
     assert isinstance(op, Clip)
     value = "{src}"
-    for limit, choose in zip(op.rounded, (Maximum, Minimum), strict=True):
-        if math.isfinite(limit):
+    for limit, worst, choose in zip(op.rounded, (-inf, inf), (Maximum, Minimum), strict=True):
+        if limit != worst:
             value = of_vectors(choose, place.site, place.dtype, value, place.constant(limit), place.values)
     return f"{{out}} = {value};"
 
@@ -304,7 +306,7 @@ def _vector_comparison(place: Place) -> str:
     """Return a template that compares, and makes the bytes 0 and 1 of its mask."""
     site, sign = place.site, _COMPARISONS[place.site.spec.op.name]
     kind, truths = site.vector_type(place.dtype, place.values), site.vector_type(BOOL, place.values)
-    name = f"{site.spec.op.name.lower()}_{kind}"
+    name = f"is_{site.spec.op.name.lower()}_{kind}"
     text = f"return __builtin_convertvector(-(a {sign} b), {truths});"
     site.helper(name, f"static inline {truths} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
     return f"{{out}} = {name}({{lhs}}, {{rhs}});"
