@@ -34,15 +34,22 @@ class CEmitter(CStyle):
         """
         check_name(name)
         impl = packed(impl)
-        plain = Signature.of(impl.spec.logical)
-        named = signature or plain
+        named = signature or Signature.of(impl.spec.logical)
         beside = {
-            operand: Emission(self, one, target, pack_name(name, named, operand, packs), pack_signature(named, operand))
+            operand: self._emission(
+                one, target, pack_name(name, named, operand, packs), pack_signature(named, operand), {}
+            )
             for operand, one in sorted(packs.items())
         }
-        emission = Emission(self, impl, target, name, plain, (), beside)
-        program = emission.program
+        return self._emission(impl, target, name, named, beside).program
+
+    def _emission(
+        self, impl: Impl, target: Target, name: str, named: Signature, packs: Mapping[int, Emission]
+    ) -> Emission:
+        plain = Signature.of(impl.spec.logical)
+        emission = Emission(self, impl, target, name, plain, (), packs)
+        _ = emission.program
         if named == plain:
-            return program
+            return emission
         # Parameters must not hide functions and types, whose names are known from the first emission.
-        return Emission(self, impl, target, name, named, emission.names_of_others, beside).program
+        return Emission(self, impl, target, name, named, emission.names_of_others, packs)

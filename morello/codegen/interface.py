@@ -206,7 +206,7 @@ def _banner(impl: Impl, target: Target, interface: Interface, flags: Sequence[st
     implied = impl.spec.logical.implied
     rows = [
         f"{interface.summary}, made by Morello.",
-        *([f"Sizes: {implied}."] if implied else []),
+        *([f"Sizes: {implied}."] if implied and not about else []),
         interface.command(flags),
         "",
         *about,
