@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from morello.build.cache import CacheContents, cache_contents, clear_cache, limit_cache, parse_size
     from morello.build.toolchain import find_compiler
     from morello.calibration.machine import Calibration, calibrate_target
-    from morello.codegen.library import check_names
+    from morello.codegen.library import check_names, no_sizes
     from morello.codegen.threads import MAX_THREADS
     from morello.db.default import database, default_place, is_address, open_store
     from morello.db.export_import import export_lines, import_tables
@@ -93,7 +93,7 @@ _NAMES = {
     "morello.build.cache": "CacheContents cache_contents clear_cache limit_cache parse_size",
     "morello.build.toolchain": "find_compiler",
     "morello.calibration.machine": "Calibration calibrate_target",
-    "morello.codegen.library": "check_names",
+    "morello.codegen.library": "check_names no_sizes",
     "morello.codegen.threads": "MAX_THREADS",
     "morello.db.default": "database default_place is_address open_store",
     "morello.db.export_import": "export_lines import_tables",

@@ -202,8 +202,12 @@ class Goal:
     @property
     def spec_file(self) -> str:
         """Return a Spec file of the goal with the steps taken so far."""
-        declared = Declaration(self.name, self.spec, schedule_of(self.impl), self.signature)
-        return show_file(SpecFile(self.target, (declared,)))
+        return show_file(SpecFile(self.target, (self.declaration,)))
+
+    @property
+    def declaration(self) -> Declaration:
+        """Return its declaration in a Spec file, with the steps taken so far."""
+        return Declaration(self.name, self.spec, schedule_of(self.impl), self.signature)
 
     @property
     def low(self) -> int:

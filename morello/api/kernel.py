@@ -122,8 +122,8 @@ class Kernel:
         runner: Runner | str | None = None,
     ) -> Self:
         """Return the kernel of an implementation, by default of the C that the target emits for it."""
-        program = program or target.emitter.emit(impl, target, "kernel")
-        return cls(Goal.of_impl(impl, target, program.name), program, compiler, runner)
+        goal = Goal.of_impl(impl, target, program.name if program else "kernel")
+        return cls(goal, program or goal.program, compiler, runner)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.goal, self.program, self._compiler, self._runner)

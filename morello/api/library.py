@@ -14,10 +14,9 @@ from morello.api.kernel import Kernel
 from morello.build.library import build_file
 from morello.build.toolchain import find_compiler, thread_flags
 from morello.codegen.library import CFile, CFunction, CLibrary
-from morello.frontend.specfile import Declaration, SpecFile, show_file
+from morello.frontend.specfile import SpecFile, show_file
 from morello.kernels.target import Target
 from morello.run.elsewhere import RunnerFunction
-from morello.schedule import schedule_of
 
 
 def named_by_target(goals: Sequence[Goal]) -> list[Goal]:
@@ -72,10 +71,7 @@ def spec_file(goals: Sequence[Goal]) -> str:
     files = [
         SpecFile(
             target,
-            tuple(
-                Declaration(_base_name(one.name, target, several), one.spec, schedule_of(one.impl), one.signature)
-                for one in ones
-            ),
+            tuple(attrs.evolve(one.declaration, name=_base_name(one.name, target, several)) for one in ones),
         )
         for target, ones in by_target.items()
     ]

@@ -29,7 +29,14 @@ class PackedConstants:
 
     def pack(self, array: Any) -> Packed:
         """Return the packed form of an array, which is not kept. Raises ArgumentError for one that does not fit."""
-        return Packed(self._make(array), self._tensor)
+        try:
+            return Packed(self._make(array), self._tensor)
+        except ArgumentError as error:
+            if not error.message.startswith("operand 0 "):
+                raise
+            # Other hints name operands of the kernel that packs.
+            hint = "pass one: numpy.ascontiguousarray(...)" if "kernel." in (error.hint or "") else error.hint
+            raise ArgumentError(f"the constant {self.name}: {error.message.partition(': ')[2]}", hint) from error
 
     def of(self, array: Any) -> Any:
         """Return the array that a call takes for this one, or for a packed constant. Raises ArgumentError."""

@@ -21,7 +21,7 @@ from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import ArgumentError, Inapplicable, MorelloError
 from morello.frontend.sizes import Sizes
-from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
+from morello.frontend.specfile import Declaration, show_spec
 from morello.ir.impl import Impl, Leaf, cost_and_peak, expand, leaves
 from morello.ir.program import Program
 from morello.ir.spec import LogicalSpec, Spec
@@ -183,17 +183,16 @@ class SizedGoal(Goal):
 
     @property
     def facts(self) -> dict[str, str]:
-        return {**super().facts, "Spec": self.spec_lines, "schedule": ""}
+        return {**super().facts, "Spec": self.spec_lines, **({"schedule": ""} if self.plan else {})}
 
     @property
-    def spec_file(self) -> str:
-        return show_file(
-            SpecFile(self.target, (Declaration(self.name, self.spec, (), self.signature, sizes=self.sizes),))
-        )
+    def declaration(self) -> Declaration:
+        return Declaration(self.name, self.spec, (), self.signature, sizes=self.sizes)
 
     @property
     def schedule(self) -> str:
-        raise self._unsupported("schedule")
+        """Return an empty text: the programs of parts have no common schedule."""
+        return ""
 
     @property
     def low(self) -> int:
@@ -207,7 +206,8 @@ class SizedGoal(Goal):
     def program(self) -> Program:
         """Return the C of all sizes; its `size` is the largest. Raises EmitError."""
         if self.plan is None:
-            raise MorelloError(f"{self.name} has no programs yet", "search for them: `synthesize`")
+            hint = "search for them: `synthesize`, or compile without --no-search"
+            raise MorelloError(f"{self.name} has no programs yet", hint)
         costs = [f"    {size:>5}  {self.plan.costs[size]:,}" for size in sorted(self.plan.parts.programs)]
         about = ("Parts, with the cost of each; calls run the cheapest cover by them:", *costs)
         one = self.sizes

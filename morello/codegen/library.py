@@ -89,7 +89,7 @@ class CFunction:
     def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> CFunction:
         """Return the function. Raises EmitError if its programs take different operands, or a size of run time."""
         if any(program.size is not None for _, program in variants):
-            raise EmitError(f"a library has no {name}, which takes a size at run time", "compile it alone: --spec NAME")
+            raise no_sizes(name)
         ordered = sorted(variants, key=lambda one: (len(one[0].info.cpu_features), len(one[0].features)), reverse=True)
         first, *others = (
             [(one.operand, one.tensor.shape, one.tensor.state.dtype, one.strides) for one in program.parameters]
@@ -121,7 +121,7 @@ class CFunction:
             variants = [(target, program.packs[number]) for target, program in self.variants]
             if len(variants) > 1:
                 # Each target has a layout of its own.
-                made = [(*one.parameters[:-1], attrs.evolve(one.parameters[-1], pack=name)) for _, one in variants]
+                made = [(*one.parameters[:-1], attrs.evolve(one.parameters[-1], pack=one.name)) for _, one in variants]
                 variants = [
                     (target, attrs.evolve(one, parameters=parameters))
                     for (target, one), parameters in zip(variants, made, strict=True)
@@ -174,6 +174,11 @@ class CFunction:
 def _free(name: str, taken: set[str]) -> str:
     """Return a name that is not taken."""
     return name if name not in taken else _free(f"{name}_", taken)
+
+
+def no_sizes(name: str) -> EmitError:
+    """Return the error for a function of a library that takes a size of run time."""
+    return EmitError(f"a library has no {name}, which takes a size at run time", "compile it alone: --spec NAME")
 
 
 def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:

@@ -115,8 +115,10 @@ def test_arrays_are_packed_once_and_released(kernel: morello.Kernel) -> None:
 
 def test_arrays_that_do_not_fit_are_errors(kernel: morello.Kernel) -> None:
     x, w = arrays()
-    with pytest.raises(ArgumentError, match=r"expected shape \(8, 32\), got shape \(32, 8\)"):
+    words = r"the constant rhs: expected shape \(8, 32\), got shape \(32, 8\)"
+    with pytest.raises(ArgumentError, match=words) as caught:
         kernel(x, w.T.copy())
+    assert "kernel." not in str(caught.value.hint)
     with pytest.raises(ArgumentError, match="no weak references to Slots"):
         kernel(x, Slots(w.__array_interface__))
     with pytest.raises(ArgumentError, match="expected a constant packed as"):
@@ -195,9 +197,17 @@ def test_a_library_packs_and_uses_by_the_same_choice_of_a_target(tmp_path: Path)
     assert np.allclose(out, x @ w, atol=1e-5)
     header = api.make_library("ops", kernels).header
     assert "/* rhs: 8×32 f32, as dense_pack packs it */" in header
+    assert "/* packed: 8×32 f32, as dense_pack packs it */" in header
     clash = attrs.evolve(goal(TEXT.replace(", constant", "")), name="dense_x86_avx2_pack")
     with pytest.raises(EmitError, match="defines 'dense_x86_avx2_pack' twice"):
         api.make_library("ops", [kernels[0], morello.compile(clash, db=False, progress=False)])
+
+
+def test_names_of_constants_hide_no_types_and_kernels_of_programs_pack() -> None:
+    made = morello.compile(f"{TEXT}(a, f32x8, c)", target="x86_avx2", db=False, progress=False)
+    x, w = arrays()
+    for one in (made, morello.Kernel.of(made.impl, made.target)):
+        assert np.allclose(one(x, w), x @ w, atol=1e-5)
 
 
 def test_filters_have_strips_of_their_own() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import morello
+from morello import api
 from morello.api.sizes import MOST_PARTS, RATIO, Covers, SizedKernel, choose_parts
 from morello.errors import ArgumentError, Inapplicable, MorelloError
 from morello.frontend.diagnostics import SourceError
@@ -145,6 +146,19 @@ def test_errors_in_texts(text: str, message: str) -> None:
     assert caught.value.hint
 
 
+def test_the_schedule_is_empty_and_spec_files_keep_the_sizes() -> None:
+    goal, done = morello.parse(HEAD + MATMUL)["f"], kernel(MATMUL).goal
+    assert (goal.facts["schedule"], done.facts["schedule"], done.schedule) == ("not scheduled", "", "")
+    assert "m in 2..21" in goal._repr_html_()
+    assert "m in 2..21" in kernel(MATMUL)._repr_html_()
+    assert done.spec_file == api.spec_file([done])
+    assert parse(done.spec_file).goals[0].sizes == done.sizes
+
+
+def test_comments_name_no_size_that_depends_on_the_call() -> None:
+    assert "Sizes:" not in kernel("Conv(m×1×1×2×2×1×1, GL, GL, GL, serial) for m in 1..2").source
+
+
 def test_steps_of_schedules_are_errors() -> None:
     goal = morello.parse(HEAD + MATMUL)["f"]
     with pytest.raises(Inapplicable, match="has no schedule"):
@@ -159,6 +173,9 @@ def test_commands(cli: Cli, write: Write) -> None:
     file = write(f"spec f = {MATMUL}\n")
     assert "int f(" in cli("compile", file, "--no-db", "--emit", "header").stdout
     assert "optimal among covers" in cli("explain", file, "--no-db").stdout
+    assert "for m in 2..21" in cli("compile", file, "--no-db", "--emit", "schedule").stdout
+    refused = cli("compile", file, "--no-search", "-d", "lib")
+    assert "a library has no f, which takes a size at run time" in refused.stderr
     refused = cli("precompute", file, "--up-to", "1x4x4")
     assert refused.exit_code
     assert "'m' is known at run time alone" in refused.stderr

@@ -196,6 +196,8 @@ def _check_goals(emit: str, library: str, goals: Sequence[api.Goal]) -> None:
         hint = "choose one with --spec NAME, or write a library with -d DIR"
         raise MorelloError(f"the file has {len(names)} Specs: {', '.join(names)}", hint)
     if emit == "library" or (emit in _LIBRARIES and len(goals) > 1):
+        if sized := [goal.name for goal in goals if goal.declaration.sizes]:
+            raise api.no_sizes(sized[0])
         api.check_names(library, {name: [one.c_name for one in targets] for name in names})
 
 
