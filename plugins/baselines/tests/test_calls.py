@@ -64,6 +64,12 @@ BOTH = [
 ]
 #: Those whose results in bf16 are within a few roundings of themselves.
 LOW = [text for text in BOTH if not any(word in text for word in ("i32", "Min", "Compose", "Norm", "Rsqrt"))]
+POOLS = [
+    "MaxPool[padding=[1, 1, 0, 0], stride=2](1×2×4×4×3×3, GL, GL)",
+    "AvgPool[padding=[1, 1, 0, 0], stride=2](1×2×4×4×3×3, GL, GL)",
+    "AvgPool[padding=1, count_include_pad](1×2×4×5×3×2, GL, GL)",
+]
+NAMED = [f"{name}(5×12, GL, GL)" for name in ("Abs", "Neg", "Erf", "Floor", "Selu", "HardSwish", "Softplus", "Mish")]
 CONVOLUTIONS = [
     "Conv[padding=1](2×3×4×6×7×3×3, GL, GL, GL)",
     "Conv[padding=[1, 0, 2, 1], stride=[2, 1], dilation=[1, 2]](1×2×3×4×5×3×2, GL, GL, GL)",
@@ -118,7 +124,7 @@ def test_numpy_computes_the_meaning(text: str, target: Target) -> None:
         check(logical(text, target), Numpy())
 
 
-@pytest.mark.parametrize("text", [*BOTH, *CONVOLUTIONS])
+@pytest.mark.parametrize("text", [*BOTH, *CONVOLUTIONS, *POOLS, *NAMED])
 def test_torch_computes_the_meaning(text: str, target: Target, torch_library: Torch) -> None:
     check(logical(text, target), torch_library)
 
@@ -155,6 +161,7 @@ def test_onednn_computes_the_meaning_by_its_own_primitives(
         ("Matmul(1×4×4×4, (i32, GL), (i32, GL), (i32, GL))", Torch, "integers"),
         ("Matmul(2×4×4×4, GL, GL, GL)", OneDnn, "a matrix that is there"),
         ("Add[over=[0]](5×12, GL, GL, GL)", OneDnn, "whole rows"),
+        ("MaxPool[padding=[2, 0, 0, 0], stride=2](1×2×4×4×3×3, GL, GL)", Torch, "smaller by a stride"),
         ("Exp(4, GL, GL)", OneDnn, "no call for Exp"),
     ],
 )

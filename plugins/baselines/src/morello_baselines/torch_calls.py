@@ -143,10 +143,11 @@ class Torch(CallLibrary):
 
     def _named(self, place: GraphNode) -> Function:
         name = place.op.name.lower()
-        if call := getattr(self.torch, name, None):
-            return lambda x, out: call(x, out=out)
-        call = getattr(self.functions, name)
-        return lambda x, out: call(x)
+        # torch.selu takes no `out`.
+        if call := getattr(self.functions, name, None):
+            return lambda x, out: call(x)
+        call = getattr(self.torch, name)
+        return lambda x, out: call(x, out=out)
 
     def _pool(self, place: GraphNode) -> Function:
         op, image, out = place.op, *place.arrays
@@ -157,12 +158,14 @@ class Torch(CallLibrary):
             (span - 1 - stride * (count - 1)) // apart + 1
             for span, stride, count, apart in zip(spans, op.strides, out.shape[2:], op.dilations, strict=True)
         ]
-        if top < bottom or left < right:
-            raise NotOffered("no padding that is larger at the end")
+        down, across = op.strides
+        if not (0 <= top - bottom < down and 0 <= left - right < across):
+            raise NotOffered("no padding that is larger at the end, or smaller by a stride")
         if isinstance(op, MaxPool):
-            return lambda x, out: self.functions.max_pool2d(x, size, op.strides, (top, left), op.dilations, True)
+            return lambda x, out: self.functions.max_pool2d(x, size, op.strides, (top, left), op.dilations)
+        assert isinstance(op, AvgPool)
         counts = op.count_include_pad
-        return lambda x, out: self.functions.avg_pool2d(x, size, op.strides, (top, left), True, counts)
+        return lambda x, out: self.functions.avg_pool2d(x, size, op.strides, (top, left), False, counts)
 
     def _slice(self, place: GraphNode) -> Function:
         op, (x, _) = place.op, place.arrays
