@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -29,6 +29,7 @@ from morello.progress import Listener
 from morello.rewrites.base import Rewrite
 from morello.rewrites.cover import Cover
 from morello.rewrites.tile import Tile
+from morello.run.arguments import Argument
 from morello.run.dlpack import to_library_of
 from morello.schedule import Position, Schedule, Synthesize, rewrite_leaf
 from morello.search.budget import SearchBudget
@@ -37,6 +38,7 @@ from morello.verify.check import CheckReport
 
 if TYPE_CHECKING:
     from morello.report.explanation import Explanation
+    from morello.run.compiler_choice import CompilerChoice
 
 #: A cover costs at most this multiple of an exact program, as far as costs between searched sizes are known.
 RATIO = 1.1
@@ -47,6 +49,8 @@ MOST_PARTS = 40
 _LINEAR, _LONG = 0.99, 200_000
 #: The largest part, and the sizes among which parts are chosen.
 _LARGEST = 1024
+#: The sizes whose kernels are kept, those of the last calls.
+_KERNELS = 256
 _OFFERED = sorted({min(size << shift, _LARGEST) for size in range(1, 16) for shift in range(8)})
 
 
@@ -292,14 +296,20 @@ class SizedKernel(Kernel):
     """A kernel for all sizes of a dimension. The size of a call is that of its first array that has the dimension.
 
     Everything else that a kernel has is that of the largest size: `at` returns the kernel of another one. For size 0,
-    calls return at once, with empty outputs if they allocate them.
+    calls check the arrays, and return empty outputs if they allocate them.
     """
 
     goal: SizedGoal
 
     @cached_property
-    def _kernels(self) -> dict[int, Kernel]:
-        return {}
+    def choice(self) -> CompilerChoice | None:
+        """Return the compilers that `auto` chose from, with their times for the largest part."""
+        parts = self.goal.plan.parts.programs if self.goal.plan else ()
+        return self._made(max(self.goal.sizes.low, *parts)).choice
+
+    @cached_property
+    def _kernels(self) -> Callable[[int], Kernel]:
+        return lru_cache(_KERNELS)(self._shared)
 
     def at(self, size: int) -> Kernel:
         """Return the kernel of one size, which calls the same C. Raises ArgumentError if the size is out of range."""
@@ -307,30 +317,32 @@ class SizedKernel(Kernel):
         if not sizes.low <= size <= sizes.high:
             words = f"{self.program.name}: {sizes.name} is {size}, not in {sizes.low}..{sizes.high}"
             raise ArgumentError(words, "compile it for a larger range")
-        if size not in self._kernels:
-            goal = self.goal.at(size)
-            parameters = tuple(
-                attrs.evolve(one, tensor=goal.spec.operands[one.operand]) for one in self.program.parameters
-            )
-            made = Kernel(
-                goal, attrs.evolve(self.program, parameters=parameters, size=size), self._compiler, self._runner
-            )
-            made.function.share(self.function)
-            self._kernels[size] = made
-        return self._kernels[size]
+        return self._kernels(size)
+
+    def _made(self, size: int) -> Kernel:
+        """Return the kernel of one size."""
+        goal = self.goal.at(size)
+        parameters = tuple(attrs.evolve(one, tensor=goal.spec.operands[one.operand]) for one in self.program.parameters)
+        program = attrs.evolve(self.program, parameters=parameters, size=size)
+        return Kernel(goal, program, self._compiler, self._runner)
+
+    def _shared(self, size: int) -> Kernel:
+        """Return the kernel of one size, which uses the function of all."""
+        made = self._made(size)
+        made.choice = self.choice
+        made.function.share(self.function)
+        return made
 
     def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None, **named: Any) -> Any:
-        size = self._size(self._order.in_order(arrays, out, named))
-        return self.at(size)(*arrays, out=out, threads=threads, **named) if size else self._empty(arrays, out, named)
+        given = self._order.in_order(arrays, out, named)
+        size = self._size(given)
+        return self.at(size)(*arrays, out=out, threads=threads, **named) if size else self._empty(given, out)
 
     def _size(self, given: Sequence[Any]) -> int:
         """Return the size of a call on arrays, one for each operand or each that is read."""
-        dim, logical = self.goal.sizes.dim, self.spec.logical
-        taken = [one for one in self.arguments if one.reads or len(given) == len(self.arguments)]
-        for argument, array in zip(taken, given, strict=True):
-            declared = logical.declared[argument.operand]
-            if declared.uses(dim):
-                axis = declared.dims.index(((dim, 1),)) - len(declared.dims)
+        for argument, array in zip(self._taken(given), given, strict=True):
+            axis = self._axis(argument)
+            if axis:
                 shape = argument.in_numpy(array).shape
                 if len(shape) < -axis:
                     words = f"operand {argument.index} ({argument.name}): expected {-axis} axes, got shape {shape}"
@@ -338,21 +350,36 @@ class SizedKernel(Kernel):
                 return shape[axis]
         raise ArgumentError(f"no array has the size {self.goal.sizes.name}", "pass the output, too")
 
-    def _empty(self, arrays: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
-        """Return the outputs of a call without values."""
-        given = self._order.in_order(arrays, out, named)
-        if out is not None or len(given) == len(self.arguments):
+    def _taken(self, given: Sequence[Any]) -> list[Argument]:
+        """Return the arguments of a call on these arrays, one for each operand or each that is read."""
+        return [one for one in self.arguments if one.reads or len(given) == len(self.arguments)]
+
+    def _axis(self, argument: Argument) -> int:
+        """Return the axis of an array that has the size, from the end: a negative number, or 0 without one."""
+        declared = self.spec.logical.declared[argument.operand]
+        along = ((self.goal.sizes.dim, 1),)
+        return declared.dims.index(along) - len(declared.dims) if along in declared.dims else 0
+
+    def _empty(self, given: Sequence[Any], out: Any) -> Any:
+        """Return the outputs of a call without values: those of the least size, without what this writes.
+
+        Raises ArgumentError for arrays that do not fit.
+        """
+        arrays, least = list[np.ndarray](), self.goal.sizes.low
+        for argument, one in zip(self._taken(given), given, strict=True):
+            array, axis = argument.in_numpy(one), self._axis(argument)
+            if axis and array.ndim >= -axis:
+                shape = [*array.shape]
+                shape[axis] += least
+                array = np.zeros(shape, array.dtype)
+            arrays.append(array)
+        found = self.at(least)(*arrays)
+        if found is None:
             return out
-        made = []
-        for argument in self.arguments:
-            if argument.writes:
-                shape = [*argument.tensor.shape[argument.implicit_dims :]]
-                shape[
-                    self.spec.logical.declared[argument.operand].dims.index(((self.goal.sizes.dim, 1),))
-                    - len(argument.tensor.shape)
-                ] = 0
-                made.append(np.empty(shape, argument.form.dtype.numpy))
-        return exported(made[0] if len(made) == 1 else tuple(made), to_library_of(given[0]))
+        outputs = [one for one in self.arguments if one.writes]
+        made = zip(outputs, found if isinstance(found, tuple) else (found,), strict=True)
+        empty = tuple(array.compress([], self._axis(one)) for one, array in made)
+        return exported(empty if isinstance(found, tuple) else empty[0], to_library_of(given[0]))
 
     def explain(
         self, runner_ups: int = 0, noise: float = 1.0, db: DatabaseLike = None, progress: Listener = None

@@ -94,6 +94,7 @@ class NativeFunction:
         self._compiler = compiler
         self._lock = threading.Lock()
         self._workspace = _Workspace()
+        self._same: NativeFunction | None = None
 
     @property
     def spec(self) -> Spec:
@@ -102,7 +103,7 @@ class NativeFunction:
     @cached_property
     def compiler(self) -> Compiler:
         """Return the C compiler that builds it. Raises ToolchainError without one."""
-        own = self._compiler
+        own = self._compiler if self._same is None else self._same.compiler
         return own if isinstance(own, Compiler) else find_compiler(own, self.target.info)
 
     @property
@@ -144,8 +145,8 @@ class NativeFunction:
         return self._workspace.memory
 
     def share(self, other: NativeFunction) -> None:
-        """Use the scratch memory of another function from now on."""
-        self._workspace = other._workspace
+        """Use the scratch memory and the loaded C of a function of the same program, for another size, from now on."""
+        self._workspace, self._same = other._workspace, other
 
     def numbers(self, arrays: Sequence[np.ndarray], threads: int) -> list[int]:
         """Return the parameters other than pointers to operands, in order: strides, workspace, threads, size."""
@@ -205,6 +206,8 @@ class NativeFunction:
 
     def load(self) -> LoadedFunction:
         """Return the loaded function. Raises ToolchainError, and ArgumentError if this CPU lacks instructions."""
+        if self._same is not None:
+            return self._same.load()
         with self._lock:
             return self._loaded
 

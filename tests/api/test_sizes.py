@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from functools import cache
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,11 +13,14 @@ from hypothesis import strategies as st
 
 import morello
 from morello import api
-from morello.api.sizes import MOST_PARTS, RATIO, Covers, SizedKernel, choose_parts
+from morello.api.sizes import MOST_PARTS, RATIO, Covers, SizedGoal, SizedKernel, choose_parts
+from morello.build.toolchain import find_compiler
 from morello.errors import ArgumentError, Inapplicable, MorelloError
 from morello.frontend.diagnostics import SourceError
 from morello.frontend.parser import parse
 from morello.frontend.specfile import show_file
+from morello.run.compiler_choice import CompilerChoice, CompilerTime
+from morello.run.function import NativeFunction
 from tools.fixtures import Cli, Write
 
 HEAD = "target x86_avx2\nspec f = "
@@ -61,6 +65,42 @@ def test_calls_take_arrays_of_any_size() -> None:
         assert made(a, rhs=b, out=out) is out
         np.testing.assert_allclose(out, a @ b, rtol=1e-5)
         assert made(a, b, out) is None
+
+
+def test_calls_of_size_0_check_their_arrays() -> None:
+    made, b = kernel(MATMUL), np.ones((6, 5), np.float32)
+    for shape in ((0, 6), (1, 0, 6)):
+        assert made(np.ones(shape, np.float32), b).shape == (*shape[:-1], 5)
+    for wrong in (np.ones((0, 7), np.float32), np.ones((0, 6))):
+        with pytest.raises(ArgumentError, match=r"operand 0 \(lhs\)"):
+            made(wrong, b)
+    with pytest.raises(ArgumentError, match=r"operand 2 \(out\)"):
+        made(np.ones((0, 6), np.float32), b, np.ones((2, 5), np.float32))
+
+
+def test_sizes_share_one_loaded_function_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.api.sizes._KERNELS", 2)
+    made = SizedKernel(*kernel(MATMUL).__reduce__()[1])
+    first = made.at(2)
+    assert first.function.load() is made.function.load()
+    assert made.at(2) is first
+    assert [made.at(size).spec.shape[1] for size in (3, 4)] == [3, 4]
+    assert made.at(2) is not first
+
+
+def test_compilers_are_timed_on_the_largest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    goal, timed = morello.parse(f"{HEAD}Relu(m×8, GL, GL) for m in 1..20")["f"], list[int]()
+    goal = attrs.evolve(goal, few=True).synthesize(db=False, progress=False)
+    assert isinstance(goal, SizedGoal)
+
+    def choose(function: NativeFunction) -> CompilerChoice:
+        timed.append(int(function.spec.shape[0]))
+        return CompilerChoice((CompilerTime(find_compiler(), None),))
+
+    monkeypatch.setattr("morello.run.compiler_choice.choose_compiler", choose)
+    made = SizedKernel(goal, goal.program, "auto")
+    assert made(np.ones((3, 8), np.float32)).shape == (3, 8)
+    assert timed == [8]
 
 
 @pytest.mark.parametrize("size", [1, 22])
