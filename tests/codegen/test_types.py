@@ -149,6 +149,14 @@ def test_programs_of_other_types(target: str, text: str, kernel: str) -> None:
     assert morello.compile(found).check().worst <= 1
 
 
+def test_where_rounds_once() -> None:
+    text = "Where(1, (bool, L1), (f64, L1), (f64, L1), (f16, L1), serial)"
+    kernel = morello.compile(morello.goal(text, target="x86_avx2").select("ValueWhere"))
+    # In f32, this is a tie of two values of f16.
+    value = np.array([1 + 2.0**-11 + 2.0**-40])
+    assert kernel(np.array([True]), value, value) == value.astype(np.float16)
+
+
 @pytest.mark.parametrize("target", BYTES)
 def test_vectors_convert_every_value_of_f16(target: str) -> None:
     if missing := missing_features(installed().target(target).info.cpu_features):

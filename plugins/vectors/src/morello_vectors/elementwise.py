@@ -1,7 +1,7 @@
 """Functions of each value: of one tensor or two, in scalars of every type and in vectors.
 
-Vectors are floats for all functions, and integers for those that make sense for them. A right-hand side that has one
-value only is used for all lanes.
+Vectors are floats for all functions, and integers for those that make sense for them. An operand with one value is
+used for all lanes.
 """
 
 from __future__ import annotations
@@ -174,9 +174,7 @@ def _chosen(site: KernelSite) -> str:
     """Return the template of Where on single values."""
     out = site.spec.states[3].dtype
     lhs, rhs = (
-        f"{{{name}}}"
-        if state.dtype == out
-        else scalar_as(site, scalar_as(site, f"{{{name}}}", state.dtype, out.wide), out.wide, out)
+        scalar_as(site, f"{{{name}}}", state.dtype, out)
         for name, state in zip(("lhs", "rhs"), site.spec.states[1:], strict=False)
     )
     return f"{{out}} = {{condition}} ? {lhs} : {rhs};"

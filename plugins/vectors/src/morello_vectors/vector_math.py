@@ -1,4 +1,4 @@
-"""Functions of vectors of 32-bit floats in C: exp, and functions built on it.
+"""Functions of vectors of 32-bit floats in C: exp, log, sin and cos, and functions built on them.
 
 All of them take every float: they overflow to infinity, underflow through the subnormals, and give NaN for NaN.
 `python -m tools.ulps` measures the errors that are stated here, on all 2^32 arguments.
@@ -7,7 +7,7 @@ exp(x) is 2^n · exp(r) with n = round(x / ln 2), r = x - n·ln 2 in two steps, 
 two is applied in two factors, which are both normal numbers, so that only the last product rounds into the
 subnormals. Its polynomial is a minimax fit whose coefficients were rounded to floats one after the other.
 
-Gelu and tanh have a polynomial for each of 8 or 32 intervals, whose coefficients lie in registers.
+Gelu, tanh and erf have a polynomial for each of 8 or 32 intervals, whose coefficients lie in registers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from morello_vectors.function_tables import ENDS, TABLES, declared
 from morello_vectors.instructions import Instructions, floats, instructions
 from morello_vectors.values import literal
 
-#: What the units of an error are of.
+#: The value in whose last place errors count.
 Scale = Literal["result", "argument", "1"]
 
 
@@ -35,8 +35,9 @@ class VectorFunction:
 
     One with tables has a text for each number of entries. `ulps` is the largest error of its result, in
     units in the last place of the result, or of what it is `of`; `calls` are the functions it needs.
-    `cycles` is the reciprocal throughput of a call in half cycles, measured on vectors of at most 32 bytes and on those
-    of 64, on a core of Zen 5.
+    `cycles` is the reciprocal throughput of a call in half cycles, on vectors of at most 32 bytes and on those of 64:
+    measured on a core of Zen 5 for exp, sigmoid, silu, gelu, tanh, rsqrt and the parts of softmax; estimated
+    for all others.
     """
 
     text: str | Mapping[int, str]
@@ -162,7 +163,7 @@ static inline $f softmax_$f($f x, $f max, $f denom) {
 
 
 #: log(x·2^exponent) + more for normal numbers x = m·2^n with m from 0.7 to 1.4: a polynomial in f = m - 1 stands for
-#: log(m). Of the two parts of ln 2, the larger has few bits, so that its product is exact.
+#: log(m). The larger part of ln 2 has few bits, so that its product is exact.
 _LOG_NORMAL = """\
 static inline $f log_normal_$f($f x, $f exponent, $f more) {
     const $i bits = ($i)x + (0x3f800000 - 0x3f3504f3), n = (bits >> 23) - 127;
@@ -211,7 +212,8 @@ static inline $f expm1_$f($f x) {
     return $fma($fma(p, r * r, r), power, power - 1.0f);
 }"""
 
-#: Of r = x - n·π/2, with π/2 in three parts, polynomials for sin and cos, by turns. Larger arguments are left to C.
+#: Polynomials for sin and cos, by turns, of r = x - n·π/2, with π/2 in three parts. Larger arguments are left to C;
+#: sin(-0) is +0.
 _SIN = """\
 static inline $f $name_$f($f x) {
     const $f magic = $splat(0x1.8p23f), sum = $fma(x, $splat(0x1.45f306p-1f), magic), n = sum - magic;
