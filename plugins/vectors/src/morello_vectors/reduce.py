@@ -1,4 +1,4 @@
-"""Maxima, minima, sums and products along a dimension: of single values, of the lanes of vectors, and vector by vector."""
+"""Maxima, minima, sums and products along a dimension: of values, of the lanes of vectors, and vector by vector."""
 
 from __future__ import annotations
 
