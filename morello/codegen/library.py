@@ -178,7 +178,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 def no_sizes(name: str) -> EmitError:
     """Return the error for a function of a library that takes a size of run time."""
-    return EmitError(f"a library has no {name}, which takes a size at run time", "compile it alone: --spec NAME")
+    return EmitError(f"a library has no {name}, which takes a size at run time", "compile it alone: --spec NAME -o OUT")
 
 
 def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:
