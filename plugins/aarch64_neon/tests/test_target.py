@@ -67,12 +67,20 @@ def test_flags_name_the_extensions_of_a_program(name: str) -> None:
     assert len(program.cpu_tests) == 1 + bool(extension)
 
 
-def test_a_pool_whose_windows_no_vector_holds_is_of_single_values() -> None:
-    """A vector of f32 has 16 bytes, and as many values of bf16 have fewer."""
-    for dtype, names in (("f32", ["PoolWindow", "PoolValues"]), ("bf16", ["PoolValues"])):
-        logical = morello.goal(f"AvgPool(1×8×1×1×3×11, ({dtype}, GL), ({dtype}, GL), serial)", target=INFO.name)
-        kernels = logical.target.kernels
-        assert [one.name for one in kernels if one.accepts(logical.impl.spec.logical)] == names
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        # Four values of f32 are a vector, four of bf16 are not.
+        ("AvgPool(1×8×1×1×3×11, (f32, GL), (f32, GL), serial)", ["PoolWindow", "PoolValues"]),
+        ("AvgPool(1×8×1×1×3×11, (bf16, GL), (bf16, GL), serial)", ["PoolValues"]),
+        # All windows of a row but two lie in the image.
+        ("MaxPool[padding=1](1×64×6×6×3×3, (f32, GL), (f32, GL), serial)", ["PoolColumns", "PoolValues"]),
+        ("MaxPool[padding=1](1×64×5×5×3×3, (f32, GL), (f32, GL), serial)", ["PoolValues"]),
+    ],
+)
+def test_a_pool_that_fills_no_vector_is_of_single_values(text: str, names: list[str]) -> None:
+    goal = morello.goal(text, target=INFO.name)
+    assert [one.name for one in goal.target.kernels if one.accepts(goal.impl.spec.logical)] == names
 
 
 @pytest.mark.slow

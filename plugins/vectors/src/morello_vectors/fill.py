@@ -160,11 +160,12 @@ def _mirrored(op: Pad, row: str, before: int, size: int) -> str:
 
 
 def _pad_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost: touching every line, and a call of memcpy for each row."""
+    """Return the cost: touching every line, and a call of memcpy for each row, whose place may have to be found."""
     assert isinstance(spec.op, Pad)
     copied = spec.operand(0).shape if spec.op.mode == "constant" else spec.shape
     last = _padded(spec)[1] + (spec.op.mode != "constant")
-    return touching()(spec, machine) + HALF_CYCLE * product(copied[:last])
+    half_cycles = 1 if spec.op.mode == "constant" else 4
+    return touching()(spec, machine) + HALF_CYCLE * half_cycles * product(copied[:last])
 
 
 PADDING = (

@@ -62,6 +62,12 @@ def _inside(spec: LogicalSpec, axis: int) -> tuple[int, int]:
     return first, max(first, min(size, (extent - 1 - reach + before) // stride + 1))
 
 
+def _edges(spec: LogicalSpec) -> int:
+    """Return the number of windows of a row that reach into the padding, if others do not."""
+    op = _pool(spec)
+    return sum(ceil_div(pad, op.strides[1]) for pad in op.pads[1::2])
+
+
 @attrs.frozen
 class _Printer:
     """The C of one call: `lanes` are what vectors hold, and `names` the variables."""
@@ -139,16 +145,12 @@ class _Printer:
         count, name, at = self.shape[_W], self.names["w"], self.names["at"]
         first, end = _inside(self.site.spec, 1)
         values = _values(self.site.spec, self.widest, end - first)
-        if values == 1:
-            first = end = count
         lines: list[str] = []
         for start, stop in ((0, first), (end, count)):
             if start < stop:
                 lines += _loop(name, start, stop, 1, [*self._bounds(1), *self._block(1, [{}])])
-        if first < end:
-            last = f"const ptrdiff_t {at} = {_last(name, first, end, values)};"
-            lines += _loop(name, first, end, values, [last, *self._block(values, [{"w": at}], inside=True)])
-        return lines
+        last = f"const ptrdiff_t {at} = {_last(name, first, end, values)};"
+        return lines + _loop(name, first, end, values, [last, *self._block(values, [{"w": at}], inside=True)])
 
     def _block(self, values: int, places: Sequence[Mapping[str, str]], inside: bool = False) -> list[str]:
         """Return the lines that compute the results at some places; columns of windows are `inside` of the image."""
@@ -309,7 +311,7 @@ def _kernel(name: str, lanes: Lanes, widest: int) -> Microkernel:
         least = _least(spec)
         if widest // spec.states[1].dtype.wide.bytes < least:
             return False
-        return spec.shape[_DIM[lanes]] >= least
+        return spec.shape[_DIM[lanes]] - (_edges(spec) if lanes == "columns" else 0) >= least
 
     def computing(spec: LogicalSpec, machine: Machine) -> Num:
         if lanes not in _DIM:
@@ -317,9 +319,11 @@ def _kernel(name: str, lanes: Lanes, widest: int) -> Microkernel:
         dim, step = _DIM[lanes], _pool(spec).strides[1] if lanes == "columns" else 1
         values = widest // spec.states[1].dtype.wide.bytes
         each = _steps(spec) + conversions(spec) + (1 if step == 1 else 3 if step == 2 else values)
+        edges = _edges(spec) if lanes == "columns" else 0
         turns = product(size for other, size in enumerate(spec.shape) if other != dim)
         results = _RESULT * product(spec.shape[:4]) if lanes == "window" else 0
-        return HALF_CYCLE * (each * turns * ceil_div(spec.shape[dim], values) + results)
+        row = each * ceil_div(spec.shape[dim] - edges, values) + (_VALUE + conversions(spec)) * edges
+        return HALF_CYCLE * (row * turns + results)
 
     beside_ = beside(_C if lanes == "channels" else _COLUMN) if lanes in _DIM else plain
     image = OperandPattern(levels=MEMORIES, contiguous=False, when=beside_)

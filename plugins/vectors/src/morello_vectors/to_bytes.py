@@ -15,7 +15,7 @@ from morello.plugins import Machine, Microkernel, OperandPattern, touching
 from morello_vectors.common import HALF_CYCLE, NEAR
 from morello_vectors.convert import scalar_as, vector_as
 from morello_vectors.instructions import instructions
-from morello_vectors.lanes import FLOATS, Place, alike, places, repeat, whole
+from morello_vectors.lanes import FLOATS, Place, alike, conversions, places, repeat, whole
 from morello_vectors.values import literal
 from morello_vectors.vector_math import DIVISION
 
@@ -107,7 +107,8 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         vectors = ceil_div(whole(spec).volume, widest // 4)
-        return HALF_CYCLE * (vectors * (_VECTOR + DIVISION * isinstance(spec.op, Quantize)) + 1)
+        each = _VECTOR + conversions(spec) + DIVISION * isinstance(spec.op, Quantize)
+        return HALF_CYCLE * (vectors * each + 1)
 
     return tuple(
         Microkernel(
