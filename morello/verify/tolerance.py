@@ -138,7 +138,8 @@ def _expectation(
     with np.errstate(all="ignore"):
         # Intermediate values may overflow even if the result does not.
         largest = np.maximum(computed.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
-        loose = ~(largest < dtype.limits[1]) | overflow
+        # Sums with an infinite value may also be NaN in another order or grouping.
+        loose = ~(largest < dtype.limits[1]) | overflow | np.isinf(values)
         as_stored = convert(values, dtype).astype(np.float64) == values
     if not dtype.has_infinity:
         values = np.where(np.isinf(values), np.nan, values)
