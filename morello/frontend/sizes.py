@@ -66,7 +66,8 @@ def read_sized(source: Source, target: Target, node: SpecNode) -> tuple[Spec, Si
     one, other = (read_signed(source, target, _at(node, high + more))[0].logical for more in (1, 2))
     dim = _dimension(source, name, one, other)
     if refused := fault(name, dim, one, other):
-        raise source.error(span(name), *refused)
+        message, hint = refused
+        raise source.error(span(name), message, hint)
     return spec, signature, Sizes(str(name), low, high, dim)
 
 
