@@ -14,6 +14,7 @@ from morello.ir.ops.compose import Compose
 from morello.ir.ops.constants import Constants
 from morello.ir.ops.gather import Gather
 from morello.ir.ops.move import Move
+from morello.ir.ops.quantize import ToBytes
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Example
@@ -68,7 +69,7 @@ def _converted(logical: LogicalSpec) -> dict[int, DType]:
     types = [state.dtype for state in logical.states]
     reads = [at for at, one in enumerate(declared) if not one.writes]
     writes = [at for at, one in enumerate(declared) if one.writes]
-    if isinstance(op, (Compose, Constants, Gather)) or any(declared[at].reads for at in writes):
+    if isinstance(op, (Compose, Constants, Gather, ToBytes)) or any(declared[at].reads for at in writes):
         return {}
     if op.reductions(rank):
         return {at: types[at].wide for at in writes if types[at].is_bits}

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import morello
+from morello.frontend import parse_spec
 from morello.host import missing_features
 from morello.ir.dtypes import F32, I8, I32, U8, DType
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.quantize import Quantize, Requantize
 from morello.plugins.registry import installed
+from morello.rewrites.convert import Convert
 
 #: Values, scale, zero point and bytes of i8.
 CASES = [
@@ -28,6 +30,12 @@ def test_ends_and_ties(values: list[float], scale: float, zero: int, expected: l
     given = [np.array(one, float) for one in (values, [scale], [zero])]
     (found,) = Quantize(over=(0,)).evaluate((len(values),), given, [F32, F32, I8, I8])
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(("name", "source"), [("Quantize", "f32"), ("Requantize", "i32")])
+def test_sources_are_not_converted_to_bytes(name: str, source: str) -> None:
+    text = f"{name}(4, ({source}, GL), (f32, GL), (i8, GL), (i8, GL))"
+    assert not Convert.accepts(parse_spec(text, installed().target("x86_avx2")).logical)
 
 
 def test_sums_are_rounded_to_f32_first() -> None:
