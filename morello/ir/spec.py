@@ -120,12 +120,13 @@ class LogicalSpec:
         if len(declared) != len(self.states):
             names = ", ".join(one.name for one in declared)
             raise SpecError(
-                f"{self.op} has {len(declared)} operands ({names}), not {len(self.states)}", "give one for each"
+                f"{self.op.without_constants} has {len(declared)} operands ({names}), not {len(self.states)}",
+                "give one for each",
             )
         shape = tuple(int(size) for size in self.shape)
         fault = self.op.refusal(shape, [state.dtype for state in self.states])
         if fault:
-            raise SpecError(f"{self.op}: {fault.message}", fault.hint)
+            raise SpecError(f"{self.op.without_constants}: {fault.message}", fault.hint)
         for one, tensor in zip(declared, self.operands, strict=True):
             if tensor.bytes > MAX_BYTES:
                 raise SpecError(

@@ -57,8 +57,8 @@ class Constants(Operation):
     def volume(self, shape: Sequence[NumT]) -> NumT:
         return self.of.volume(shape)
 
-    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
-        return self.of.check(shape, dtypes)
+    def refusal(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return self.of.refusal(shape, dtypes)
 
     def normal(self, rank: int) -> Operation:
         return attrs.evolve(self, of=self.of.normal(rank))
