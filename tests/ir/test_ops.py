@@ -20,6 +20,7 @@ from morello.ir.ops.binary import Add, Maximum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Comparison, Where
+from morello.ir.ops.constants import Constants
 from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
 from morello.ir.ops.conv_transpose import ConvTranspose
 from morello.ir.ops.divide import DivideVecScalar
@@ -449,6 +450,20 @@ WRONG = [
 def test_parameters_that_make_no_sense_are_refused(make, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         make()
+
+
+def test_windows_of_large_images_are_checked_without_their_pixels() -> None:
+    assert MaxPool(padding=1).refusal((1, 1, 2**20, 2**20, 3, 3), [F32, F32]) is None
+
+
+def test_hard_swish_of_large_numbers_is_finite() -> None:
+    (large,) = by_name("HardSwish").evaluate((1,), [np.array([1e308])], [])
+    assert large == 1e308
+
+
+def test_operations_with_constants_take_the_same_types() -> None:
+    assert Constants(Where(), (2,)).refusal((4,), [BOOL, F32, F32, F32]) is None
+    assert Constants(Add(), (1,)).refusal((4,), [BOOL, I8, I8])
 
 
 REFUSED = [

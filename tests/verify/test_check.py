@@ -26,6 +26,7 @@ from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
+from morello.run.arrays import convert
 from morello.testing.graphs import random_compose
 from morello.verify.datasets import DataSetting, data_sets
 from morello.verify.reference import Reference
@@ -228,6 +229,12 @@ def test_garbage_does_not_pass_behind_a_mask(target: Target, masked: str, names:
     assert expected.bound.max() < 1e-4
     for garbage in (7.0, np.nan):
         assert expected.errors(np.full((1, 4, 4), garbage, np.float32)).min() > 1
+
+
+def test_bounds_of_a_clip_are_rounded_to_its_type(target: Target) -> None:
+    logical = parse_spec("Clip[low=-0.1, high=0.1](4, (bf16, GL), (bf16, GL))", target).logical
+    (expected,) = expectations(logical, [np.ones(4)], integral=False)
+    assert expected.errors(convert(expected.values, BF16)).max() <= 1
 
 
 def test_the_same_seed_gives_the_same_data() -> None:

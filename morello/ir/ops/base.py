@@ -231,7 +231,7 @@ class Operation(ABC):
 
     @property
     def without_constants(self) -> Operation:
-        """Return the operation on operands of which none is constant."""
+        """Return the operation on operands that are not constant."""
         return self
 
     @property

@@ -189,7 +189,7 @@ class Compose(Operation):
 
     @property
     def takes_bool(self) -> bool:
-        # Its operations are asked one by one.
+        # `check` calls `refusal` of each operation.
         return True
 
     @property

@@ -165,7 +165,8 @@ class Conv3d(_ViewedConv):
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if error := super().check(shape, dtypes):
             return error
-        if all(any(at is not None for at in self.planes(shape, plane)) for plane in range(shape[3])):
+        planes = range(shape[3]) if self.pads[0] or self.pads[3] else ()
+        if all(any(at is not None for at in self.planes(shape, plane)) for plane in planes):
             return None
         return SpecError("some planes lie in the padding alone", "make the padding smaller")
 
@@ -175,6 +176,12 @@ class Conv3d(_ViewedConv):
         start = plane * self.strides[0] - self.pads[0]
         places = (start + position * self.dilations[0] for position in range(shape[6]))
         return [at if 0 <= at < depth else None for at in places]
+
+
+class Conv3dErrors(ConvolutionErrors, of=Conv3d):
+    """Errors of sums without planes of the filter that lie in the padding, where 0 · ∞ would be NaN."""
+
+    any_for_nan = True
 
 
 OPERATIONS: tuple[Operation, ...] = (

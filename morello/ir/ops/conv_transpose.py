@@ -40,7 +40,7 @@ class Reach:
 class ConvTranspose(Accumulating, Windows):
     """out[b, f, y, x] = Σ image[b, c, h, w] · filters[c, f, fh, fw] over all c, h, w, fh and fw that lead to y and x.
 
-    y = h·stride + fh·dilation − top and x = w·stride + fw·dilation − left; what lies outside of out is left out. Sizes
+    y = h·stride + fh·dilation − top and x = w·stride + fw·dilation − left; products outside of out are left out. Sizes
     h and w are those of the image. ConvTransposeAccum adds the sum to out.
     """
 

@@ -124,7 +124,7 @@ def mish(values: np.ndarray) -> np.ndarray:
 
 
 def hard_swish(values: np.ndarray) -> np.ndarray:
-    return np.maximum(values, -3) * np.clip(values + 3, 0, 6) / 6
+    return np.where(values > 3, values, np.maximum(values, -3) * np.clip(values + 3, 0, 6) / 6)
 
 
 #: Those without parameters, by name.
@@ -186,7 +186,7 @@ class Clip(Tabled):
     @property
     def facts(self) -> Facts:
         low, high = self.rounded
-        return Facts(lambda x: np.clip(x, low, high), 2, roundings=0, span=high - low)
+        return Facts(lambda x: np.clip(x, low, high), 2, span=high - low)
 
 
 @attrs.frozen(cache_hash=True)

@@ -41,14 +41,23 @@ class Pool(Windows):
         # Kernels read and write memory.
         return SearchHints(in_registers=())
 
+    def inside(self, shape: Shape) -> list[np.ndarray]:
+        """Return the number of rows of the image in the windows of each output row, and of columns likewise."""
+        image = self.operands(len(shape))[0].shape(shape)[-2:]
+        axes = zip(image, shape[-4:-2], shape[-2:], self.strides, self.dilations, self.pads[:2], strict=True)
+        inside: list[np.ndarray] = []
+        for extent, size, window, stride, dilation, before in axes:
+            places = np.arange(size)[:, np.newaxis] * stride + np.arange(window) * dilation - before
+            inside.append(((places >= 0) & (places < extent)).sum(axis=1))
+        return inside
+
     def counts(self, shape: Shape) -> np.ndarray:
         """Return the number of pixels of the image in each window, h×w of them."""
-        height, width = self.operands(len(shape))[0].shape(shape)[-2:]
-        return sum((tile for _, tile in self.tiles(shape, np.ones((height, width)), 0)), np.zeros(()))
+        return np.multiply.outer(*self.inside(shape))
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         error = super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
-        if error or not any(self.pads) or self.counts(shape).min() > 0:
+        if error or not any(self.pads) or all(each.min() > 0 for each in self.inside(shape)):
             return error
         return SpecError("some windows lie in the padding alone", "make the padding smaller than the window")
 

@@ -145,7 +145,7 @@ class ProdErrors(ErrorsOfSums[Prod], of=Prod):
         return self.op.length(shape)
 
     def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> Sequence[np.ndarray]:
-        # What an underflow loses is multiplied by the factors that follow.
+        # The loss of an underflow is multiplied by the factors that follow.
         with np.errstate(all="ignore"):
             return [(self.roundings(shape) + 1) * smallest * most for most in self.largest_intermediate(shape, inputs)]
 

@@ -136,7 +136,7 @@ def _check_k(op: Operation, _field: object, k: int) -> None:
 class TopK(Scan):
     """values = the k largest values of src along `dim`, largest first; indices = where they are, i32.
 
-    Of equal values the first one comes first, and NaN before all others. Values have the type of src.
+    Equal values keep their order, and NaN comes before all others. Values have the type of src.
     """
 
     k: int = parameter(int, default=1, validator=_check_k)

@@ -119,7 +119,7 @@ def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
     names: dict[int, str] = {}
     wired: list[tuple[Extent, ...]] = []
     for number, stage in enumerate(stages):
-        # Nothing asks for the first stage, nor for other outputs that no stage reads.
+        # No stage reads the output of the first, nor some other outputs.
         wanted = maker.agree(f"the output of {stage.op}", asked[~number]) if ~number in asked else None
         own = maker.stage(number, stage, wanted)
         wired.append(own)
