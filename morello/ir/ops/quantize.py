@@ -19,10 +19,9 @@ from morello.ir.ops.base import (
     Shape,
     flattened,
     memoized,
-    parameter,
     source_and_output,
 )
-from morello.ir.ops.binary import check_over, quotient_error
+from morello.ir.ops.binary import missing_dims, over_dims, quotient_error
 from morello.ir.ops.common import AnyRank
 
 
@@ -36,7 +35,7 @@ class ToBytes(AnyRank):
 
     flops_per_point: ClassVar[int] = 2
 
-    over: tuple[int, ...] = parameter(tuple, default=(), converter=tuple, validator=check_over)
+    over: tuple[int, ...] = over_dims()
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
@@ -56,9 +55,8 @@ class ToBytes(AnyRank):
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         source, scale, zero, out = dtypes
-        if self.over and self.over[-1] >= len(shape):
-            message = f"over={list(self.over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
-            return SpecError(message, "leave out the others")
+        if fault := missing_dims(self, ("over",), shape):
+            return fault
         if scale != F32 or out not in (U8, I8) or zero != out:
             message = f"scale is f32, out u8 or i8, and zero of its type, not {scale}, {out} and {zero}"
             return SpecError(message, "convert others with a Move")
