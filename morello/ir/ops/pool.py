@@ -47,7 +47,7 @@ class Pool(Windows):
         axes = zip(image, shape[-4:-2], shape[-2:], self.strides, self.dilations, self.pads[:2], strict=True)
         inside: list[np.ndarray] = []
         for extent, size, window, stride, dilation, before in axes:
-            places = np.arange(size)[:, np.newaxis] * stride + np.arange(window) * dilation - before
+            places: np.ndarray = np.arange(size)[:, np.newaxis] * stride + np.arange(window) * dilation - before
             inside.append(((places >= 0) & (places < extent)).sum(axis=1))
         return inside
 
