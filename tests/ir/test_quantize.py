@@ -32,6 +32,15 @@ def test_ends_and_ties(values: list[float], scale: float, zero: int, expected: l
     assert found.tolist() == expected
 
 
+def test_scales_and_zero_points_may_be_computed() -> None:
+    operands = "y: (4, i32, GL), a: (4, f32, GL), b: (4, f32, GL), c: (4, i8, GL), d: (4, i8, GL), q: (4, i8, GL)"
+    graph = "q = Requantize(y, s, z), s = Mul(a, b), z = Add(c, d)"
+    logical = parse_spec(f"Compose([{graph}], [{operands}])", installed().target("x86_avx2")).logical
+    given = [np.array([one] * 4) for one in (100, 0.5, 0.5, 1, 2)]
+    (found,) = logical.op.evaluate((4,), given, [state.dtype for state in logical.states])
+    assert found.tolist() == [28] * 4
+
+
 @pytest.mark.parametrize(("name", "source"), [("Quantize", "f32"), ("Requantize", "i32")])
 def test_sources_are_not_converted_to_bytes(name: str, source: str) -> None:
     text = f"{name}(4, ({source}, GL), (f32, GL), (i8, GL), (i8, GL))"

@@ -210,9 +210,9 @@ class Operation(ABC):
         return None
 
     @property
-    def reads_type(self) -> DType | None:
-        """Return the type of intermediates of a Compose that it reads; None if that depends on the Compose alone."""
-        return None
+    def reads_types(self) -> tuple[DType | None, ...]:
+        """Return the types of intermediates of a Compose as its inputs; None, or () for all, if the Compose decides."""
+        return ()
 
     @property
     def indirect(self) -> tuple[int, ...]:

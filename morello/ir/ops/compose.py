@@ -264,7 +264,9 @@ class Compose(Operation):
         """Return the only type that the first stage to read a stage's output, or that stage's own, is read as."""
         for number, one in enumerate(self.stages[:stage]):
             if ~stage in one.inputs:
-                return one.op.reads_type or (None if number in self.outputs else self._read_as(number))
+                types = one.op.reads_types
+                own = types[one.inputs.index(~stage)] if types else None
+                return own or (None if number in self.outputs else self._read_as(number))
         return None
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:

@@ -87,8 +87,8 @@ class Quantize(ToBytes):
     """out = src / scale, rounded half to even, + zero, clamped to the range of out."""
 
     @property
-    def reads_type(self) -> DType:
-        return F32
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return F32, F32, None
 
     @property
     def only_types(self) -> tuple[DType, ...]:
@@ -108,8 +108,8 @@ class Requantize(ToBytes):
     """out = src · scale, rounded half to even, + zero, clamped to the range of out; src is i32, converted to f32."""
 
     @property
-    def reads_type(self) -> DType:
-        return I32
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return I32, F32, None
 
     @property
     def only_types(self) -> tuple[DType, ...]:
