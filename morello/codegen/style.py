@@ -1,4 +1,4 @@
-"""How C is written for a target: what its emitter declares."""
+"""The style of C for a target, which its emitter declares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from morello.ir.dtypes import DType
 
 
 class CStyle:
-    """How C is written for a target: the compiler flags, includes and vector types.
+    """The style of C for a target: the compiler flags, includes and vector types.
 
     `memories` are C expressions, by level, for the starts of software-managed memories.
     """

@@ -260,7 +260,7 @@ def test_types_of_intermediates(dtypes: list[DType], intermediate: DType) -> Non
 
 
 def test_intermediates_have_the_types_of_their_piece() -> None:
-    """Where an output of bf16 is read by a piece of f32, so that programs that cut there compute as precisely."""
+    """A piece of f32 reads an output of bf16, so that programs that cut there compute as precisely."""
     stages = [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Gelu(), 3, (~2,)), ComposeStage(Matmul(), 4, (0, 1))]
     op = arranged(stages, [1]).compose
     assert [op.intermediate_dtype(stage, [BF16, BF16, BF16, F32]) for stage in range(3)] == [F32, BF16, BF16]

@@ -116,7 +116,7 @@ def test_search_chooses_whole_rows(plugin: TargetPlugin, spec: str, kernel: str)
 
 @PLUGINS
 def test_large_graphs_are_cut_around_norms(plugin: TargetPlugin) -> None:
-    """Where search cuts graphs into single operations, pieces that kernels implement stay whole."""
+    """Pieces that kernels implement stay whole where search cuts graphs into single operations."""
     target = attrs.evolve(Registry.of(x86=plugin).target(plugin.target), cuts_all=True)
     graph = parse_spec(
         "Compose([y = Matmul(n, w), n = LayerNorm(h, g, b), h = Matmul(x, w)], [x: (1×4×8, GL), w: (1×8×8, GL), "

@@ -72,7 +72,7 @@ class _Rows:
 
 @attrs.frozen
 class _Code:
-    """What kernels of vectors have in common: the operands in C, and the loop over columns."""
+    """The operands in C and the loop over columns, which the kernels of vectors share."""
 
     site: KernelSite
     values: int
