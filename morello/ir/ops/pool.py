@@ -44,11 +44,11 @@ class Pool(Windows):
     def inside(self, shape: Shape) -> list[np.ndarray]:
         """Return the number of rows of the image in the windows of each output row, and of columns likewise."""
         image = self.operands(len(shape))[0].shape(shape)[-2:]
-        axes = zip(image, shape[-4:-2], shape[-2:], self.strides, self.dilations, self.pads[:2], strict=True)
         inside: list[np.ndarray] = []
-        for extent, size, window, stride, dilation, before in axes:
-            places: np.ndarray = np.arange(size)[:, np.newaxis] * stride + np.arange(window) * dilation - before
-            inside.append(((places >= 0) & (places < extent)).sum(axis=1))
+        for axis, extent in enumerate(image):
+            starts = np.arange(shape[axis - 4]) * self.strides[axis] - self.pads[axis]
+            places = starts[:, np.newaxis] + np.arange(shape[axis - 2]) * self.dilations[axis]
+            inside.append(np.count_nonzero((places >= 0) & (places < extent), axis=1))
         return inside
 
     def counts(self, shape: Shape) -> np.ndarray:
