@@ -84,8 +84,8 @@ _GELU = {
 }
 
 
-#: The C type of the bits of values of vectors a.
-BITS = "__typeof__(a > a)"
+#: The C type of the bits of values of vectors a and b.
+BITS = "__typeof__(a > b)"
 
 
 class Greater(Maximum):

@@ -166,7 +166,7 @@ static inline $f softmax_$f($f x, $f max, $f denom) {
 #: log(m). The larger part of ln 2 has few bits, so that its product is exact.
 _LOG_NORMAL = """\
 static inline $f log_normal_$f($f x, $f exponent, $f more) {
-    const $i bits = ($i)x + (0x3f800000 - 0x3f3504f3), n = (bits >> 23) - 127;
+    const $i bits = ($i)(($u)x + (0x3f800000u - 0x3f3504f3u)), n = (bits >> 23) - 127;
     const $f f = ($f)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f, e = __builtin_convertvector(n, $f) + exponent;
     $f p = $splat(-0x1.38cf20p-4f);
     p = $fma(p, f, $splat(0x1.05602ep-3f));

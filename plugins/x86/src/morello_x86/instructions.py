@@ -116,6 +116,8 @@ class X86Instructions(Instructions):
         return f"return {prefix}_or_ps({prefix}_{name}_ps(a, b), {prefix}_cmp_ps(a, a, _CMP_UNORD_Q));"
 
     def widened(self, site: KernelSite, value: str, source: DType, out: DType, values: int) -> str:
+        if out.bytes * values < 16:
+            return super().widened(site, value, source, out, values)
         narrow, wide = site.vector_type(source, values), site.vector_type(out, values)
         size = max(16, source.bytes * values)
         instruction = f"cvtep{'i' if source.is_signed else 'u'}{8 * source.bytes}_epi{8 * out.bytes}"
