@@ -75,10 +75,10 @@ class Torch(CallLibrary):
             Move: self._move,
             MaxPool: self._pool,
             AvgPool: self._pool,
-            Transpose: lambda place: lambda x, out: out.copy_(x.permute(place.op.order_of(x.ndim))),
+            Transpose: self._transpose,
             Slice: self._slice,
-            Concat: lambda place: lambda *xs: self.torch.cat(xs[:-1], place.op.axis(xs[0].ndim), out=xs[-1]),
-            Gather: lambda place: lambda x, at, out: self.torch.index_select(x, place.op.dim, at, out=out),
+            Concat: self._concat,
+            Gather: self._gather,
             Named: self._named,
             Broadcast: lambda place: lambda x, out: out.copy_(x),
             Fill: self._fill,
@@ -166,6 +166,21 @@ class Torch(CallLibrary):
         assert isinstance(op, AvgPool)
         counts = op.count_include_pad
         return lambda x, out: self.functions.avg_pool2d(x, size, op.strides, (top, left), False, counts)
+
+    def _transpose(self, place: GraphNode) -> Function:
+        assert isinstance(place.op, Transpose)
+        order = place.op.order_of(place.arrays[-1].ndim)
+        return lambda x, out: out.copy_(x.permute(order))
+
+    def _concat(self, place: GraphNode) -> Function:
+        assert isinstance(place.op, Concat)
+        axis = place.op.axis(place.arrays[-1].ndim)
+        return lambda *arrays: self.torch.cat(arrays[:-1], axis, out=arrays[-1])
+
+    def _gather(self, place: GraphNode) -> Function:
+        assert isinstance(place.op, Gather)
+        dim = place.op.dim
+        return lambda table, indices, out: self.torch.index_select(table, dim, indices, out=out)
 
     def _slice(self, place: GraphNode) -> Function:
         op, (x, _) = place.op, place.arrays
