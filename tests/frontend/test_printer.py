@@ -1,5 +1,6 @@
 """Printed Specs and schedules parse to equal ones."""
 
+import itertools
 import random
 
 import attrs
@@ -119,9 +120,11 @@ def specs(draw, target):
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
     except SpecError:
         # The operation does not take these data types.
-        types = op.only_types or (dtypes.F32,) * len(own)
+        offered = itertools.product((dtypes.F32, dtypes.I32, dtypes.U8, dtypes.BOOL), repeat=len(own))
+        types = next((one for one in offered if op.refusal(shape, one) is None), None)
+        assume(types is not None)
         own = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(own, types, strict=True))
-        assume(all(state.vector in (None, 4, 8) for state in own))
+        assume(all(one.vector is None or (one.dtype.bytes == 4 and one.vector in (4, 8)) for one in own))
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
 
 
