@@ -181,7 +181,7 @@ class Operation(ABC):
 
     def refusal(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         """Return the error for an invalid shape or invalid data types, bool among them; None if both are valid."""
-        if not self.takes_bool and any(dtype.is_bool for dtype in dtypes):
+        if any(dtype.is_bool for dtype in dtypes) and not self.takes_bool:
             return SpecError("it is defined for numbers, not for bool", "convert with a Move first: to 0 and 1")
         return self.check(shape, dtypes)
 

@@ -23,7 +23,7 @@ from morello.ir.ops.base import (
     parameter,
     source_and_output,
 )
-from morello.ir.ops.common import EXP_ROUNDINGS, AnyRank, as_type, convertible, floats_only
+from morello.ir.ops.common import EXP_ROUNDINGS, AnyRank, ErrorsOfChoices, as_type, convertible, floats_only
 
 
 def check_over(op: Operation, field: attrs.Attribute[Any], over: tuple[int, ...]) -> None:
@@ -185,17 +185,13 @@ class _Extremum(Binary):
     """One of the two values; NaN if either is."""
 
 
-class ExtremumErrors(BinaryErrors[_Extremum], of=_Extremum):
-    """Errors of one of two values, which is exact."""
+class ExtremumErrors(ErrorsOfChoices[_Extremum], of=_Extremum):
+    """Errors of one of two values."""
 
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros(shape)]
+    whole_numbers = True
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [np.broadcast_to(np.maximum(errors[0], errors[1]), shape)]
-
-    def roundings(self, shape: Shape) -> int:
-        return 0
 
 
 @attrs.frozen(cache_hash=True)

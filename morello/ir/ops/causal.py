@@ -10,7 +10,8 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import F32, I32, DType
-from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, operand, parameter
+from morello.ir.ops.base import Arrays, Operand, Operation, Shape, operand, parameter
+from morello.ir.ops.common import ErrorsOfChoices
 
 B, M, N = range(3)
 
@@ -59,15 +60,12 @@ class CausalMask(Operation):
         return None
 
 
-class CausalMaskErrors(ErrorAnalysis[CausalMask], of=CausalMask):
-    """Errors of a choice, which is exact."""
+class CausalMaskErrors(ErrorsOfChoices[CausalMask], of=CausalMask):
+    """Errors of scores, or of a score that positions may mask."""
 
     @property
     def copies(self) -> bool:
         return True
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros(shape)]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         moved = (errors[1] > 0) | (errors[2] > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -18,6 +19,7 @@ EXP_ROUNDINGS = 4
 LOG_ROUNDINGS = SIN_ROUNDINGS = 4
 #: The same for erf and tanh, which may be off by 8 ulp of 1 (not of their own value).
 ERF_ROUNDINGS = TANH_ROUNDINGS = 16
+_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 @attrs.frozen(cache_hash=True)
@@ -72,6 +74,13 @@ class ErrorsOfSums(ErrorAnalysis[OperationT]):
         return self.op.evaluate(shape, [np.abs(value) for value in inputs], [])
 
 
+class ErrorsOfChoices(ErrorAnalysis[OperationT]):
+    """Errors of results that are chosen, among values or as true or false: this is exact."""
+
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        return [np.zeros(one.shape(shape)) for one in self.op.operands(len(shape)) if one.writes]
+
+
 class CopyErrors(ErrorAnalysis[Operation]):
     """Errors of an operation that only copies converted values, perhaps next to zeros."""
 
@@ -116,6 +125,10 @@ def finite(op: Operation, field: attrs.Attribute[float], by: float) -> None:
         raise SpecError(
             f"{op.name}: {field.name}={by} is not a finite f32", "write a number between -3.4e38 and 3.4e38"
         )
+
+
+def erf(values: np.ndarray) -> np.ndarray:
+    return np.asarray(_erf(values), np.float64)
 
 
 def exp(values: np.ndarray) -> np.ndarray:

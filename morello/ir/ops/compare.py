@@ -12,7 +12,6 @@ from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import (
     Arrays,
-    ErrorAnalysis,
     Operand,
     Operation,
     Shape,
@@ -22,7 +21,7 @@ from morello.ir.ops.base import (
     source_and_output,
 )
 from morello.ir.ops.binary import Binary, missing_dims, over_dims, repeated
-from morello.ir.ops.common import AnyRank, as_type, convertible
+from morello.ir.ops.common import AnyRank, ErrorsOfChoices, as_type, convertible
 from morello.ir.ops.unary import Unary
 
 Choice = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -89,13 +88,10 @@ class Logic(Truth):
         return super().check(shape, dtypes) or _all_bool(dtypes)
 
 
-class TruthErrors(ErrorAnalysis[Truth], of=Truth):
+class TruthErrors(ErrorsOfChoices[Truth], of=Truth):
     """Errors of truth values: 1 where a change of the inputs may change them."""
 
     whole_numbers = True
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros(shape)]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         error = np.broadcast_to(errors[0] + errors[1], shape)
@@ -124,13 +120,10 @@ class Not(Unary):
         return _all_bool(dtypes)
 
 
-class NotErrors(ErrorAnalysis[Not], of=Not):
+class NotErrors(ErrorsOfChoices[Not], of=Not):
     """Errors of truth values."""
 
     whole_numbers = True
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros(shape)]
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [errors[0]]
@@ -182,13 +175,10 @@ class Where(AnyRank):
         return missing_dims(self, ("over", "over_lhs", "over_condition"), shape) or convertible((lhs, rhs), out)
 
 
-class WhereErrors(ErrorAnalysis[Where], of=Where):
+class WhereErrors(ErrorsOfChoices[Where], of=Where):
     """Errors of one of two values: their distance where the condition is uncertain."""
 
     whole_numbers = True
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros(shape)]
 
     def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.broadcast_to(np.maximum(np.abs(inputs[1]), np.abs(inputs[2])), shape)]

@@ -19,6 +19,7 @@ from morello.ir.ops.common import (
     LOG_ROUNDINGS,
     SIN_ROUNDINGS,
     convertible,
+    erf,
     exp,
     finite,
     tiny,
@@ -102,12 +103,7 @@ class TabledErrors(UnaryErrors[Tabled], of=Tabled):
         return np.where(errors == 0, 0.0, np.where(outside | np.isnan(bound), np.inf, bound))
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
-
-
-def erf(values: np.ndarray) -> np.ndarray:
-    return np.asarray(_erf(values), np.float64)
 
 
 def elu(values: np.ndarray, by: float) -> np.ndarray:

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Arrays, ErrorAnalysis, Operation, Shape
-from morello.ir.ops.common import Accumulating, as_type
+from morello.ir.ops.base import Arrays, Operation, Shape
+from morello.ir.ops.common import Accumulating, ErrorsOfChoices, as_type
 from morello.ir.ops.fill import Constant, Fill
 from morello.ir.ops.reduce import Reduction
 
@@ -50,11 +50,8 @@ class Min(Extremum):
     worst: ClassVar[Constant] = "PosInf"
 
 
-class ExtremumErrors(ErrorAnalysis[Extremum], of=Extremum):
-    """Errors of choices among values, which are exact."""
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros_like(value) for value in self.op.evaluate(shape, inputs, [])]
+class MaxMinErrors(ErrorsOfChoices[Extremum], of=Extremum):
+    """Errors of one of several values."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         bound = np.max(errors[0], axis=self.op.axes(len(shape)), keepdims=True)

@@ -10,8 +10,8 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, SearchHints, Shape, memoized, operand, parameter
-from morello.ir.ops.common import ErrorsOfSums, as_type, convertible, floats_only
+from morello.ir.ops.base import Arrays, Operand, SearchHints, Shape, memoized, operand, parameter
+from morello.ir.ops.common import ErrorsOfChoices, ErrorsOfSums, as_type, convertible, floats_only
 from morello.ir.ops.windows import Windows
 
 
@@ -78,11 +78,8 @@ class MaxPool(Pool):
         return [np.maximum.reduce(tiles)]
 
 
-class MaxPoolErrors(ErrorAnalysis[MaxPool], of=MaxPool):
-    """Errors of choices among values, which are exact."""
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros_like(value) for value in self.op.evaluate(shape, inputs, [])]
+class MaxPoolErrors(ErrorsOfChoices[MaxPool], of=MaxPool):
+    """Errors of one of several values."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return self.op.evaluate(shape, errors, [])

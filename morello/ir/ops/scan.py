@@ -22,7 +22,7 @@ from morello.ir.ops.base import (
     parameter,
     source_and_output,
 )
-from morello.ir.ops.common import Along, ErrorsOfSums, convertible
+from morello.ir.ops.common import Along, ErrorsOfChoices, ErrorsOfSums, convertible
 
 
 @attrs.frozen(cache_hash=True)
@@ -69,11 +69,8 @@ class ArgMin(Arg):
     sign: ClassVar[int] = -1
 
 
-class ArgErrors(ErrorAnalysis[Arg], of=Arg):
-    """Errors of indices, which are exact; those of inputs may make any value that comes close the best."""
-
-    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
-        return [np.zeros(one.shape(shape)) for one in self.op.operands(len(shape)) if one.writes]
+class ArgErrors(ErrorsOfChoices[Arg], of=Arg):
+    """Errors of indices: those of inputs may make any value that comes close the best."""
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         axis = self.op.axis(len(shape))

@@ -20,14 +20,13 @@ from morello.ir.ops.common import (
     AnyRank,
     as_type,
     convertible,
+    erf,
     exp,
     exp_error,
     finite,
     floats_only,
     tiny,
 )
-
-_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 @attrs.frozen(cache_hash=True)
@@ -112,7 +111,7 @@ class Gelu(Unary):
     def bend(self, values: np.ndarray) -> np.ndarray:
         """Return erf or tanh: from −1 to 1."""
         if self.form == "erf":
-            return np.asarray(_erf(values / math.sqrt(2)), np.float64)
+            return erf(values / math.sqrt(2))
         return np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
 
     def flops(self, shape: Shape) -> int:
