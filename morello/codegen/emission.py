@@ -205,7 +205,12 @@ class Emission:
     def _preamble(self, interface: Interface, flags: Sequence[str]) -> list[str]:
         macros = {feature: macro for feature in self._needed() if (macro := self.emitter.feature_macro(feature))}
         definitions = (*self._vectors.values(), *self._helpers.values())
-        return preamble(self.impl, self.target, interface, macros, flags, self.emitter.includes, definitions)
+        includes = self.emitter.includes
+        return preamble(self.impl, self.target, interface, macros, flags, includes, definitions, self._about())
+
+    def _about(self) -> Sequence[str]:
+        """Return the lines in place of cost and schedule, of a program of several."""
+        return ()
 
     def _enter(self, view: View, parameter: Parameter, stack: ExitStack) -> View:
         """Return a parameter as the Spec's operand, loaded first if that is in registers or managed memory."""

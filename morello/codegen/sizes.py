@@ -1,4 +1,4 @@
-"""Prints a program for a size that is known at run time: a loop over parts, each of which has a program of its own."""
+"""Prints a program for a size that is known at run time: a loop over parts, with a program for each size of parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 
 from morello.codegen.emission import Emission
-from morello.codegen.interface import Interface, preamble
+from morello.codegen.interface import Interface
 from morello.codegen.loops import Outer
 from morello.codegen.reserved import spelled
 from morello.codegen.style import CStyle
@@ -108,11 +108,8 @@ class PartsEmission(Emission):
             ),
         )
 
-    def _preamble(self, interface: Interface, flags: Sequence[str]) -> list[str]:
-        macros = {feature: macro for feature in self._needed() if (macro := self.emitter.feature_macro(feature))}
-        definitions, about = (*self._vectors.values(), *self._helpers.values()), self._sizes.about
-        includes = self.emitter.includes
-        return preamble(self.impl, self.target, interface, macros, flags, includes, definitions, about)
+    def _about(self) -> Sequence[str]:
+        return self._sizes.about
 
     def _text(self, interface: Interface) -> CWriter:
         function, size = CWriter(), self._size_name
