@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from collections.abc import Mapping
 
 from morello import api
 from morello.errors import MorelloError
@@ -25,13 +26,18 @@ _DECLARED = r"^[ \t]*(?:spec|let)[ \t]+({name})\b"
 
 def find_error(text: str, filename: str) -> MorelloError | None:
     """Return the first error of a file; None if it has no error."""
+    found = _parsed(text, filename)
+    return found if isinstance(found, MorelloError) else None
+
+
+def _parsed(text: str, filename: str) -> Mapping[str, api.Goal] | MorelloError:
+    """Return the goals of a file, or its first error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            api.parse(text, filename=filename)
+            return api.parse(text, filename=filename)
     except MorelloError as error:
         return error
-    return None
 
 
 def error_place(error: MorelloError) -> tuple[int, int, int]:
@@ -50,7 +56,9 @@ def target_of(text: str) -> Target | None:
 
 
 def definition(text: str, name: str) -> int | None:
-    """Return the offset at which a file declares a name; None if it does not."""
+    """Return the offset at which a file declares a name; None if it does not, and for an empty one."""
+    if not name:
+        return None
     found = re.search(_DECLARED.format(name=re.escape(name)), text, re.MULTILINE)
     return found and found.start(1)
 
@@ -62,9 +70,9 @@ def describe(text: str, word: str) -> str:
     or solved in the default database.
     """
     target = target_of(text)
-    if definition(text, word) is not None and find_error(text, "") is None:
-        goals = api.parse(text)
-        if word in goals:
+    if definition(text, word) is not None:
+        goals = _parsed(text, "")
+        if not isinstance(goals, MorelloError) and word in goals:
             return _goal(goals[word])
     if target is None:
         return ""
@@ -77,7 +85,7 @@ def describe(text: str, word: str) -> str:
         if level.name == word:
             return f"**{word}**: {level.kind} of {target.name}, {level.capacity:,} units of {level.unit} bytes"
     if kernel := target.kernels_by_name.get(word):
-        return f"**{word}**: a kernel for {kernel.op.__name__}"
+        return f"**{word}**: a kernel for {kernel.op_name}"
     return ""
 
 
