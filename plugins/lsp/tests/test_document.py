@@ -42,7 +42,13 @@ def test_a_solved_spec_has_a_cost(monkeypatch: pytest.MonkeyPatch, tmp_path) -> 
 
 @pytest.mark.parametrize(
     ("word", "part"),
-    [("Add", "lhs + rhs"), ("L1", "cache"), ("VectorAdd", "a kernel for Add"), ("Attention", "q, k, v")],
+    [
+        ("Add", "lhs + rhs"),
+        ("L1", "cache"),
+        ("VectorAdd", "a kernel for Add"),
+        ("VectorAbs", "a kernel for Abs"),
+        ("Attention", "q, k, v"),
+    ],
 )
 def test_words_of_the_target_are_described(word: str, part: str) -> None:
     assert part in describe(TEXT, word)
@@ -63,4 +69,4 @@ def test_words_depend_on_the_place() -> None:
 
 def test_names_lead_to_their_declaration() -> None:
     assert definition(TEXT, "sums") == TEXT.index("sums")
-    assert definition(TEXT, "tile") is None
+    assert definition(TEXT, "tile") is definition(TEXT, "") is None
