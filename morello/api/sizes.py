@@ -68,7 +68,7 @@ class Covers:
 
     @classmethod
     def of(cls, costs: Mapping[int, int], high: int) -> Covers:
-        """Return the covers of sizes up to `high` by parts with these costs, one of which has size 1."""
+        """Return the covers of sizes up to `high` by parts of these sizes, 1 among them, and costs."""
         parts = sorted(costs, reverse=True)
         least, first, same = [0], [0], 0
         while len(least) <= high and same <= parts[0]:
@@ -128,7 +128,7 @@ class SizePlan:
 def choose_parts(cost: Callable[[int], int], high: int, few: bool = False) -> list[int]:
     """Return the sizes of parts for covers of sizes up to `high`, by the costs of their programs.
 
-    They are powers of two, perhaps `high`, and then, again and again, the size offered of which a cover costs the
+    They are powers of two, perhaps `high`, and then, again and again, the offered size whose cover costs the
     largest multiple of an exact program, until that is at most `RATIO`. Costs of sizes between those are interpolated.
     If they are to be few, they are powers of eight alone.
     """

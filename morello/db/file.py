@@ -296,7 +296,7 @@ def execute_patiently(connection: sqlite3.Connection, statement: str) -> None:
 
 
 def _may_be_file(path: Path) -> bool:
-    """Return True for a regular file, and for a path at which there is none: one system call, as others rename it."""
+    """Return True for a regular file, and where nothing is: by one system call, as others may rename it."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:

@@ -192,7 +192,7 @@ class QMatmul(Quantized, Accumulating):
 
     @property
     def search_hints(self) -> SearchHints:
-        # Kernels that take it whole have sums in L1; others are for what it is rewritten to.
+        # Its own kernels have sums in L1; `dequantize` leads to operations on registers.
         return SearchHints(in_registers=(4,))
 
     def flops(self, shape: Shape) -> int:

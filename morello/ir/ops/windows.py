@@ -14,7 +14,7 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, Shape, Value, parameter
 
 Sizes = int | tuple[int, ...]
-#: The axes of windows, and the sides of an image: of one axis, the last ones.
+#: The names of the axes of windows, and of the sides of an image. Operations with fewer axes have the last ones.
 _NAMES, _BEFORE, _AFTER = ("planes", "rows", "columns"), ("front", "top", "left"), ("back", "bottom", "right")
 _NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six"}
 
