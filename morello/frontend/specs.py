@@ -93,7 +93,7 @@ def _primitive(source: Source, target: Target, call: CallNode, text: Numbers, si
         )
     written = _shape(source, text)
     if call.name in NAMED_GRAPHS:
-        return _named_graph(source, target, call, written, sizes or written)
+        return _named_graph(source, target, call, written, sizes)
     op = named(source, target.operations, call.operation, COMPOSE, *NAMED_GRAPHS)
     implicit_dims = int(op.optional_batch and len(written) + 1 == op.rank)
     written = (1,) * implicit_dims + written
@@ -140,16 +140,17 @@ def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int
 
 
 def _named_graph(
-    source: Source, target: Target, call: CallNode, written: tuple[int, ...], shape: tuple[int, ...]
+    source: Source, target: Target, call: CallNode, written: tuple[int, ...], sizes: tuple[int, ...] | None
 ) -> _Read:
-    """Read a graph such as LayerNorm, which abbreviates a Compose. `shape` replaces the sizes that are `written`."""
+    """Read a graph such as LayerNorm, which abbreviates a Compose with sizes as `written`, or others."""
     named = NAMED_GRAPHS[call.name]
-    if named.rank not in (None, len(shape)):
-        message = f"{named.name} has the {named.rank} dimensions {'×'.join(named.dim_names)}, not {len(shape)}"
+    if named.rank not in (None, len(written)):
+        message = f"{named.name} has the {named.rank} dimensions {'×'.join(named.dim_names)}, not {len(written)}"
         raise source.error(call.shape.span if call.shape else call.span, message, "write a size for each of them")
     named = configured(source, named, call.operation, written)
     with source.at(call.operation.span):
-        graph = named.arranged(len(shape))
+        graph = named.arranged(len(written))
+        shape = sizes or named.shape(written)
     nodes, serial = _operands(source, call)
     _check_count(source, named.name, call, nodes, named.names)
     listed = graph.operands

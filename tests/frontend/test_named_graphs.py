@@ -89,6 +89,24 @@ GRAPHS = {
         lambda b, m, n: [(b, m, n), (b, m, n)],
         lambda x: x - np.log(np.exp(x).sum(1, keepdims=True)),
     ),
+    "L1Norm": Named(
+        "L1Norm",
+        "out = Sum(p), p = Abs(a)",
+        lambda b, m, n: [(b, m, n), (b, m, 1)],
+        lambda x: np.abs(x).sum(-1, keepdims=True),
+    ),
+    "L2Norm": Named(
+        "L2Norm[dim=[0, 1]]",
+        "out = Sqrt(v), v = Sum[dim=[0, 1]](q), q = Mul(a, a)",
+        lambda b, m, n: [(b, m, n), (1, 1, n)],
+        lambda x: np.sqrt((x**2).sum((0, 1), keepdims=True)),
+    ),
+    "LogSumExp": Named(
+        "LogSumExp[dim=1]",
+        "out = Add(l, m), l = Log(t), t = Sum[dim=1](p), p = Exp(d), d = Sub[over=[1]](a, m), m = Max[dim=1](a)",
+        lambda b, m, n: [(b, m, n), (b, 1, n)],
+        lambda x: np.log(np.exp(x).sum(1, keepdims=True)),
+    ),
     "Attention": Named(
         "Attention[scale=0.5]",
         "out = Matmul(p, c), p = Softmax(s), s = Scale[by=0.5](h), h = Matmul(a, b)",
@@ -124,6 +142,7 @@ def test_a_named_graph_is_its_equations(seed: int, avx2: Target) -> None:
         others = named.shapes(b, m, n)[1:-1]
         if kind == "Attention":
             others = [(b, n, 3), (b, 3, n)]
+        b, m, n = named.shapes(b, m, n)[-1]
         for at, shape in enumerate(others):
             inputs.append(f"w{number}_{at}")
             operands[inputs[-1]] = shape
@@ -149,7 +168,7 @@ def test_its_meaning(name: str, avx2: Target) -> None:
     assert [logical.operand(at).shape for at in signature.operands] == shapes
     inputs = [rng.uniform(0.1, 1.0, shape) for shape in shapes[:-1]]
     ordered = signature.in_spec_order([*inputs, np.zeros(0)])[:-1]
-    (made,) = logical.op.evaluate(dims, ordered, [F32] * len(shapes))
+    (made,) = logical.op.evaluate(tuple(map(int, logical.shape)), ordered, [F32] * len(shapes))
     np.testing.assert_allclose(made, named.meaning(*inputs), rtol=1e-6, atol=1e-9)
 
 

@@ -35,15 +35,16 @@ def _no_negative(value: Value) -> float | None:
     return found if (found := _number(value)) is not None and found >= 0 else None
 
 
-def _dimension(value: Value) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+def _dimensions(value: Value) -> tuple[int, ...] | None:
+    found = value if isinstance(value, tuple) else (value,) if type(value) is int else ()
+    return found if found and min(found) >= 0 and [*found] == sorted({*found}) else None
 
 
 #: For each parameter, the function that returns its value, None for one it does not take; in words; an example.
-_PARAMETERS: dict[str, tuple[Callable[[Value], float | None], str, str]] = {
+_PARAMETERS: dict[str, tuple[Callable[[Value], float | tuple[int, ...] | None], str, str]] = {
     "eps": (_no_negative, "a number of at least 0", "eps=1e-5"),
     "scale": (_number, "a number", "scale=0.125"),
-    "dim": (_dimension, "a dimension, from 0", "dim=1"),
+    "dim": (_dimensions, "a dimension, from 0, or an ascending list of them", "dim=1"),
 }
 
 
@@ -59,7 +60,7 @@ class NamedGraph:
     name: str
     names: tuple[str, ...]
     build: Callable[..., tuple[int, ...] | None] = attrs.field(eq=False)
-    values: tuple[tuple[str, float | None], ...] = ()
+    values: tuple[tuple[str, float | tuple[int, ...] | None], ...] = ()
     dim_names: tuple[str, ...] = ()
     least: int = 1
     outputs: int = 1
@@ -98,6 +99,10 @@ class NamedGraph:
     def operands(self, rank: int) -> tuple[Operand, ...]:
         """Return inputs and output in the order of `names`."""
         return _operands(self, rank)
+
+    def shape(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the sizes of the Compose's iteration dimensions, from those that a Spec lists."""
+        return sizes
 
     def configured(
         self,
@@ -149,6 +154,15 @@ class _Attention(NamedGraph):
         return super().configured(given, shape, operands)
 
 
+@attrs.frozen
+class _OfAll(NamedGraph):
+    """One value of all those along `dim`, from x. The Compose has the dimensions of x, in another order."""
+
+    def shape(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        dims = (terms[0][0] for terms in self.operands(len(sizes))[0].dims)
+        return tuple(size for _, size in sorted(zip(dims, sizes, strict=True)))
+
+
 def _attention(make: Make, _rank: int, q: int, k: int, v: int, scale: float) -> None:
     scores = make(Softmax(), make(Scale(by=scale), make(Matmul(), q, k, rank=4), rank=3), rank=3)
     make(Matmul(), scores, v, rank=4)
@@ -188,16 +202,34 @@ def _rms_norm(make: Make, rank: int, x: int, gamma: int, eps: float) -> None:
     make(Mul(over=_others(rank, rank - 1)), make(Mul(over=(rank - 1,)), x, root), gamma)
 
 
-def _l2_normalize(make: Make, rank: int, x: int, eps: float, dim: int | None) -> None:
-    along = rank - 1 if dim is None else dim
-    make(Mul(over=(along,)), x, make(Rsqrt(), make(Shift(by=eps), make(Sum(dim=along), make(Mul(), x, x)))))
+def _l1_norm(make: Make, rank: int, x: int, dim: tuple[int, ...] | None) -> None:
+    make(Sum(dim=dim), make(Function("Abs"), x))
 
 
-def _log_softmax(make: Make, rank: int, x: int, dim: int | None) -> None:
-    along = rank - 1 if dim is None else dim
-    below = make(Sub(over=(along,)), x, make(Max(dim=along), x))
-    total = make(Sum(dim=along), make(Exp(), below))
-    make(Sub(over=(along,)), below, make(Function("Log"), total))
+def _l2_norm(make: Make, rank: int, x: int, dim: tuple[int, ...] | None) -> None:
+    make(Function("Sqrt"), make(Sum(dim=dim), make(Mul(), x, x)))
+
+
+def _l2_normalize(make: Make, rank: int, x: int, eps: float, dim: tuple[int, ...] | None) -> None:
+    over = dim or (rank - 1,)
+    make(Mul(over=over), x, make(Rsqrt(), make(Shift(by=eps), make(Sum(dim=dim), make(Mul(), x, x)))))
+
+
+def _log_total(make: Make, rank: int, x: int, dim: tuple[int, ...] | None) -> tuple[int, int, int]:
+    """Return max, x − max and log Σ e^(x − max)."""
+    most = make(Max(dim=dim), x)
+    below = make(Sub(over=dim or (rank - 1,)), x, most)
+    return most, below, make(Function("Log"), make(Sum(dim=dim), make(Exp(), below)))
+
+
+def _log_sum_exp(make: Make, rank: int, x: int, dim: tuple[int, ...] | None) -> None:
+    most, _, log = _log_total(make, rank, x, dim)
+    make(Add(), log, most)
+
+
+def _log_softmax(make: Make, rank: int, x: int, dim: tuple[int, ...] | None) -> None:
+    _, below, log = _log_total(make, rank, x, dim)
+    make(Sub(over=dim or (rank - 1,)), below, log)
 
 
 def _batch_norm(make: Make, rank: int, x: int, gamma: int, beta: int, mean: int, variance: int, eps: float) -> None:
@@ -213,7 +245,7 @@ def _rotary(make: Make, _rank: int, x0: int, x1: int, cos: int, sin: int) -> tup
     return (y0,)
 
 
-_EPS = (("eps", 1e-5),)
+_EPS, _DIM = (("eps", 1e-5),), (("dim", None),)
 _SCALED = ("x", "gamma", "beta", "out")
 NAMED_GRAPHS: Mapping[str, NamedGraph] = {
     graph.name: graph
@@ -223,9 +255,12 @@ NAMED_GRAPHS: Mapping[str, NamedGraph] = {
         NamedGraph("InstanceNorm", _SCALED, _instance_norm, _EPS, least=3),
         NamedGraph("GroupNorm", _SCALED, _group_norm, _EPS, least=3),
         NamedGraph("BatchNorm", ("x", "gamma", "beta", "mean", "variance", "out"), _batch_norm, _EPS, least=2),
-        NamedGraph("L2Normalize", ("x", "out"), _l2_normalize, (("eps", 1e-12), ("dim", None))),
+        NamedGraph("L2Normalize", ("x", "out"), _l2_normalize, (("eps", 1e-12), *_DIM)),
         NamedGraph("Rotary", ("x0", "x1", "cos", "sin", "y0", "y1"), _rotary, (), (*"bmn",), outputs=2),
-        NamedGraph("LogSoftmax", ("x", "out"), _log_softmax, (("dim", None),)),
+        NamedGraph("LogSoftmax", ("x", "out"), _log_softmax, _DIM),
+        NamedGraph("L1Norm", ("x", "out"), _l1_norm, _DIM),
+        _OfAll("L2Norm", ("x", "out"), _l2_norm, _DIM),
+        _OfAll("LogSumExp", ("x", "out"), _log_sum_exp, _DIM),
         _Attention("Attention", ("q", "k", "v", "out"), _attention, (("scale", 1.0),), (*"bmned",)),
     )
 }

@@ -137,6 +137,8 @@ class _Maker:
     origins: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     parents: list[int] = attrs.field(factory=list[int])
     whole: set[int] = attrs.field(factory=set[int])
+    #: Dimensions of size 1, which are none of the Compose.
+    single: set[int] = attrs.field(factory=set[int])
     unified: set[int] = attrs.field(factory=set[int])
     agreements: list[Agreement] = attrs.field(factory=list[Agreement])
 
@@ -180,27 +182,32 @@ class _Maker:
             first, second = sorted((extent.terms[0][0], other.terms[0][0]))
             self.parents[second] = first
             self.unified.update((first, second))
+        elif Extent(()) in (extent, other) and (extent.is_dimension or other.is_dimension):
+            self.single.update(dim for dim, _ in extent.terms + other.terms)
         else:
             self.whole.update(dim for dim, _ in extent.terms + other.terms)
             self.agreements.append(Agreement(tensor, extent, other))
 
     def _renamed(self, extent: Extent) -> Extent:
-        return Extent(merged((self._find(dim), c) for dim, c in extent.terms), extent.less)
+        pairs = ((self._find(dim), c) for dim, c in extent.terms)
+        return Extent(merged((dim, c) for dim, c in pairs if dim not in self.single), extent.less)
 
     def wiring(
         self, stages: Sequence[ComposeStage], stage_dims: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
         """Return the result, with dimensions numbered in order of creation."""
-        roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]
+        roots = [dim for dim, parent in enumerate(self.parents) if dim == parent and dim not in self.single]
         number = {dim: index for index, dim in enumerate(roots)}
 
         def final(dims: Sequence[Extent]) -> tuple[Extent, ...]:
-            pairs = [(((number[self._find(dim)], c) for dim, c in extent.terms), extent.less) for extent in dims]
-            return tuple(Extent(merged(terms), less) for terms, less in pairs)
+            renamed = map(self._renamed, dims)
+            return tuple(Extent(merged((number[dim], c) for dim, c in one.terms), one.less) for one in renamed)
+
+        def numbers(dims: Iterable[int]) -> set[int]:
+            return {number[root] for root in map(self._find, dims) if root not in self.single}
 
         final_dims = tuple(map(final, stage_dims))
-        whole = {number[self._find(dim)] for dim in self.whole}
-        unified = {number[self._find(dim)] for dim in self.unified}
+        whole, unified = numbers(self.whole), numbers(self.unified)
         for stage, found in zip(stages, final_dims, strict=True):
             whole.update(dim for kept in stage.op.untiled(stage.rank) for dim, _ in found[kept].terms)
             # A tile of two dimensions of a stage that are one would be on its diagonal.
