@@ -51,6 +51,8 @@ def test_the_page_works_as_it_is_read(tmp_path: Path, runs_avx2: None) -> None:
                 lines += commands(attrs.evolve(block, text=text))
         script = END + "".join(f"{line}\necho '<end>'\n" for line, _ in lines)
         environment = {**os.environ, "PATH": path, "MORELLO_CACHE_DIR": str(tmp_path / "cache")}
+        # The scheduler takes long to start on a busy machine.
+        environment["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "300s"
         environment.pop("MORELLO_DB")
         done = subprocess.run(
             ["bash", "-c", f"exec 2>&1\n{script}"],
@@ -60,6 +62,9 @@ def test_the_page_works_as_it_is_read(tmp_path: Path, runs_avx2: None) -> None:
             text=True,
             timeout=600,
         )
+        # Shown if the test fails.
+        log = folder / "precompute.log"
+        print(log.read_text(encoding="utf-8") if log.exists() else "")
     said = done.stdout.split("<end>\n")
     assert len(said) == len(lines) + 1, done.stdout
     for (_, expected), got in zip(lines, said, strict=False):

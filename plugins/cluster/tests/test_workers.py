@@ -26,6 +26,8 @@ from morello.errors import MorelloError
 from morello.frontend import SourceError
 
 PRODUCT = "Matmul(1×1×1×1, GL, GL, GL, serial)"
+#: Dask's configuration for a scheduler that does not answer.
+AT_ONCE = {"distributed.comm.timeouts.connect": "1s"}
 pytestmark = pytest.mark.slow
 
 
@@ -82,7 +84,7 @@ def test_certificates_are_those_of_dask(tmp_path):
         address, keys = secure.scheduler_address, secure.security.get_connection_args("client")
         assert address.startswith("tls://")
         assert keys["require_encryption"]
-        with pytest.raises(MorelloError, match="no scheduler of Dask answers"):
+        with dask.config.set(AT_ONCE), pytest.raises(MorelloError, match="no scheduler of Dask answers"):
             connected(address, None)
         own = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
         config = {f"distributed.comm.tls.{key}": getattr(secure.security, name) for key, name in own.items()}
@@ -233,7 +235,10 @@ def test_wrong_options(cli, refused, tmp_path):
     refused(cli(*given, "--scheduler", "slurm"), "cannot open the file", "postgresql://HOST/NAME")
     refused(cli(*given, "--scheduler", "tcp://127.0.0.1:9"), "cannot open the file")
     refused(cli(*given, "--scheduler", "pbs"), "no installed plugin has the scheduler pbs", "installed are kubernetes")
-    with pytest.raises(MorelloError, match=r"no scheduler of Dask answers at tcp://127\.0\.0\.1:9"):
+    with (
+        dask.config.set(AT_ONCE),
+        pytest.raises(MorelloError, match=r"no scheduler of Dask answers at tcp://127\.0\.0\.1:9"),
+    ):
         connected("tcp://127.0.0.1:9", None)
     with pytest.raises(MorelloError, match="--jobs is for clusters that the command starts"):
         connected("tcp://127.0.0.1:9", 2)

@@ -24,8 +24,6 @@ from morello.search.budget import budget_guard
 
 #: Times that Dask begins a task again after an error, such as that of a database that cannot be reached.
 _RETRIES = 2
-#: Seconds to wait for a scheduler.
-_PATIENCE = "20s"
 #: The part of its memory in which a worker searches: Dask pauses one that uses 80 %, and ends one that uses 95 %.
 _MEMORY = 0.7
 
@@ -92,7 +90,7 @@ def connected(address: str, jobs: int | None) -> Workers:
     if jobs is not None:
         raise MorelloError("--jobs is for clusters that the command starts", f"leave it out: {address} has its workers")
     try:
-        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+        client = Client(address, set_as_default=False)
         client.run(import_module, __name__)
         return DaskWorkers(client)
     except ImportError as error:
@@ -162,6 +160,6 @@ def _started(make: Callable[[], Cluster], jobs: int) -> Workers:
     dask.config.set({"distributed.scheduler.allowed-failures": 2})
     try:
         cluster = make()
-        return DaskWorkers(Client(cluster, timeout=_PATIENCE, set_as_default=False), cluster, jobs)
+        return DaskWorkers(Client(cluster, set_as_default=False), cluster, jobs)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         raise MorelloError(f"the cluster cannot be started: {error}", "check Dask's configuration") from error
