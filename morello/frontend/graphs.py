@@ -174,6 +174,11 @@ def read_graph(
         return _equations(source, operations, equations, place, operands)
     nodes = tuple(one for one in components if isinstance(one, OperationNode))
     ops = tuple(_part(source, operations, node) for node in nodes)
+    # Parameters decide the number of inputs of some operations.
+    ops = tuple(
+        configured(source, op, node) if isinstance(op, Operation) and op.variadic else op
+        for op, node in zip(ops, nodes, strict=True)
+    )
     wires = chained(ops)
     reads = (zip(wire, names_of(op)[0], strict=True) for op, wire in zip(ops, wires, strict=True))
     names = [f"{name}{at}" for at, pairs in enumerate(reads) for entry, name in pairs if entry >= 0]

@@ -9,6 +9,7 @@ from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
 from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.ops.compare import Where
+from morello.ir.ops.views import Concat
 from morello.ir.spec import LogicalSpec
 from morello.plugins import TargetPlugin, hookimpl
 from morello.plugins.registry import Registry
@@ -159,6 +160,13 @@ def test_compose_of_three_serial(target):
     assert spec.shape == (1, 7, 4, 5, 3, 2)
     assert spec.logical.serial
     assert spec.operands[1].state.level == "L1"
+
+
+@pytest.mark.parametrize("sizes", [(3,), (1, 2, 3)])
+def test_concat_in_a_chain_has_an_input_for_each_size(target, sizes):
+    operands = ", ".join(f"(2×{size}, GL)" for size in (*sizes[1:], sizes[0], sum(sizes)))
+    spec = parse_spec(f"Compose([Concat[sizes={list(sizes)}], Relu], [{operands}])", target)
+    assert spec.op == Compose.chain([Concat(sizes=sizes), by_name("Relu")], [2, 2])
 
 
 @attrs.frozen
