@@ -175,9 +175,9 @@ class Operation(ABC):
         return self.error_analysis.copies
 
     @property
-    def makes_bool(self) -> bool:
-        """Return True if results are bool, whatever the operands are."""
-        return False
+    def makes(self) -> DType | None:
+        """Return the data type of results, whatever the operands are; None for types that operands decide."""
+        return None
 
     def refusal(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         """Return the error for an invalid shape or invalid data types, bool among them; None if both are valid."""

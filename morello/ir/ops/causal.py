@@ -52,6 +52,10 @@ class CausalMask(Operation):
     def only_types(self) -> tuple[DType, ...]:
         return (F32, I32, I32, F32)
 
+    @property
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return None, I32, I32
+
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if any(dtype != I32 for dtype in dtypes[1:3]):
             return SpecError(f"its positions are i32, not {dtypes[1]} and {dtypes[2]}", "write (i32, GL) for both")

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import BOOL, DType
 from morello.ir.ops.base import (
     Arrays,
     Operand,
@@ -52,8 +52,8 @@ class Truth(Binary):
         return True
 
     @property
-    def makes_bool(self) -> bool:
-        return True
+    def makes(self) -> DType:
+        return BOOL
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return (_COMPARISONS | _LOGIC)[self.kind](lhs, rhs).astype(np.float64)
@@ -84,6 +84,10 @@ class Comparison(Truth):
 class Logic(Truth):
     """out = whether both, either or just one of lhs and rhs is true."""
 
+    @property
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return BOOL, BOOL
+
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or _all_bool(dtypes)
 
@@ -110,8 +114,12 @@ class Not(Unary):
         return True
 
     @property
-    def makes_bool(self) -> bool:
-        return True
+    def makes(self) -> DType:
+        return BOOL
+
+    @property
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return (BOOL,)
 
     def function(self, values: np.ndarray) -> np.ndarray:
         return np.equal(values, 0).astype(np.float64)
@@ -160,6 +168,10 @@ class Where(AnyRank):
     @property
     def takes_bool(self) -> bool:
         return True
+
+    @property
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return BOOL, None, None
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         condition, *values = inputs

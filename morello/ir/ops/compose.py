@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import BOOL, F32, F64, DType, widest
+from morello.ir.dtypes import F32, F64, DType, widest
 from morello.ir.numbers import NumT
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, memoized
 from morello.ir.ops.common import as_type
@@ -225,18 +225,20 @@ class Compose(Operation):
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
         """Return the data type of a stage's output: that of the operand, if it is an output of the Compose.
 
-        Otherwise it is the one that a later stage reads, if there is only one. Else it is f64 or f32 if some operand
-        is, f32 if some operation writes that alone, else the output's type. Truth values are bool; numbers for an
-        output of bool are floats, or of the first operand's type. Operations and operands are those of the piece.
+        Otherwise it is the one that its operation makes or a later stage reads, if there is only one. Else it is f64 or
+        f32 if some operand is, f32 if some operation writes that alone, else the output's type. Numbers for an output
+        of truth values or indices are floats, or of the first operand's type. Operations and operands are those of the
+        piece.
         """
         if stage in self.outputs:
             return dtypes[self._result_of[~stage]]
         stages, operands = self._together(stage)
         dtypes = [dtypes[at] for at in operands]
-        if self.stages[stage].op.makes_bool:
-            return BOOL
-        output = self._read_as(stage) or dtypes[-1]
-        if stage and output.is_bool:
+        if made := self.stages[stage].op.makes:
+            return made
+        read_as = self._read_as(stage)
+        output = read_as or dtypes[-1]
+        if stage and not read_as and (output.is_bool or self.stages[stages[0]].op.makes):
             numbers = [dtype for dtype in dtypes if not dtype.is_bool]
             floats = any(dtype.is_float for dtype in numbers)
             return widest(dtypes) if floats else numbers[0] if numbers else output
@@ -266,7 +268,7 @@ class Compose(Operation):
             if ~stage in one.inputs:
                 types = one.op.reads_types
                 own = types[one.inputs.index(~stage)] if types else None
-                return own or (None if number in self.outputs else self._read_as(number))
+                return own or (None if number in self.outputs or one.op.makes else self._read_as(number))
         return None
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:

@@ -40,6 +40,10 @@ class Gather(AnyRank):
     def untiled(self, rank: int) -> tuple[int, ...]:
         return (rank - 1,)
 
+    @property
+    def reads_types(self) -> tuple[DType | None, ...]:
+        return None, I32
+
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if len(shape) < 2:
             return SpecError("it has the sizes of out and the number of rows of the table", "write 2 sizes or more")

@@ -42,6 +42,10 @@ class Arg(Scan):
 
     sign: ClassVar[int]
 
+    @property
+    def makes(self) -> DType:
+        return I32
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), flattened("out", rank, (self.axis(rank),), reads=False, writes=True))
 
