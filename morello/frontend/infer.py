@@ -92,6 +92,16 @@ def result_shape(op: Operation | NamedGraph, shapes: Sequence[Sequence[int]]) ->
     return out.shape([unknowns.values.get(dim, 0) + 1 for dim in range(rank)])
 
 
+def iteration_shape(compose: Compose, shapes: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+    """Return the iteration shape at which operands have these shapes, None if they do not determine it."""
+    unknowns = _Unknowns(waiting=_agreements(compose))
+    for operand, shape in zip(compose.operands(compose.rank), shapes, strict=True):
+        for extent, size in zip(extents(operand), shape, strict=True):
+            unknowns.add(_SizeEquation(extent.terms, size - 1 + extent.less), operand.name)
+    values = unknowns.values
+    return tuple(values[dim] + 1 for dim in range(compose.rank)) if len(values) == compose.rank else None
+
+
 def with_leading(compose: Compose, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the operands' shapes, with leading sizes of 1 for those that are only values of elementwise operations."""
     readers = [[stage.op for stage in compose.stages if entry in stage.inputs] for entry in range(len(shapes))]

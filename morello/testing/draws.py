@@ -11,7 +11,6 @@ from typing import TypeAlias
 import attrs
 
 from morello.errors import SpecError
-from morello.ir import dtypes as types
 from morello.ir.dtypes import DType
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
@@ -135,8 +134,8 @@ class Draws:
         among = drawing.choice([levels[-1:], levels[-2:], levels[-2:-1] or levels, levels, levels])
         volume = _IN_REGISTERS if any(self.target.level(one).is_register for one in among) else _VOLUME
         if name == COMPOSE:
-            configured, shape = random_compose(drawing, stages=3, largest=4)
-            dtypes: Types | None = (types.F32,) * len(configured.operands(len(shape)))
+            numbers = [one for one in self.target.dtypes.values() if not one.is_bool]
+            configured, shape, dtypes = random_compose(drawing, stages=3, largest=4, numbers=numbers)
             among = levels[-1:]
         else:
             op = self.target.operations[name]

@@ -2,165 +2,164 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
-from morello.ir.dtypes import F32
+from morello.frontend.infer import iteration_shape
+from morello.ir.dtypes import BOOL, F32, I32, DType
+from morello.ir.ops import BY_NAME
 from morello.ir.ops.base import Operation
-from morello.ir.ops.binary import Add, Maximum, Mul, Sub
-from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.compose import Compose, arranged
-from morello.ir.ops.conv import Conv
-from morello.ir.ops.functions import Clip, Function, LeakyRelu
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.max import Max, Min
-from morello.ir.ops.move import Move
-from morello.ir.ops.reduce import Mean, Sum
-from morello.ir.ops.softmax import Softmax
-from morello.ir.ops.unary import Relu, Scale, Shift
+from morello.ir.ops.quantized import Quantized
 from morello.ir.ops.views import Concat, Slice, Transpose
 from morello.ir.ops.wiring import ComposeStage
+from morello.testing.generate import random_parameters
 
 Shape = tuple[int, ...]
+Types = tuple[DType, ...]
+
+#: The number of dimensions that most operations without a fixed one accept.
+_SOME_RANK = 4
 
 
-def random_compose(rng: random.Random, stages: int = 4, largest: int = 5) -> tuple[Compose, Shape]:
-    """Return a Compose of two to `stages` operations on floats, and a shape for it.
+def _composable(op: Operation) -> bool:
+    """Return True for an operation with inputs and just one output, which it does not read."""
+    *read, output = op.operands(op.rank or _SOME_RANK)
+    return bool(read) and not any(one.writes for one in read) and not output.reads
 
-    It is made from the inputs on: each operation takes tensors that are there, or new ones.
+
+#: The operations that any place of a Compose can have.
+COMPOSABLE = tuple(op for op in BY_NAME.values() if _composable(op))
+#: They by the module that defines them, so that each kind is drawn as often.
+_KINDS = [[*ops] for _, ops in itertools.groupby(COMPOSABLE, key=lambda op: type(op).__module__)]
+#: Those of a fixed rank by the dimensions of a tensor that they read.
+_OF_A_RANK = {
+    dims: [op for op in COMPOSABLE if op.rank and any(len(one.dims) == dims for one in op.operands(op.rank)[:-1])]
+    for dims in range(1, 6)
+}
+
+
+def random_compose(
+    rng: random.Random, stages: int = 4, largest: int = 5, numbers: Sequence[DType] = (F32,)
+) -> tuple[Compose, Shape, Types]:
+    """Return a Compose of two to `stages` operations, a shape for it, and data types of its operands.
+
+    It is made from the inputs on: each operation takes tensors that are there, or new ones. Operands of numbers are
+    f32, or of types among `numbers` where operations take these.
     """
     while True:
-        drawn = _Drawn(rng, largest, images=rng.random() < 0.3)
-        for _ in range(rng.randint(2, stages)):
+        drawn = _Drawn(rng, largest, rank=rng.choice([1, 2, 3, 3, 3, 4, 5]))
+        count = rng.randint(2, stages)
+        while len(drawn.stages) < count:
             drawn.add()
-        if (found := drawn.compose()) is not None:
+        if (found := drawn.compose(numbers)) is not None:
             return found
+
+
+@attrs.frozen
+class _Tensor:
+    shape: Shape
+    dtype: DType
 
 
 @attrs.define
 class _Drawn:
-    """Operations in the order in which they run, and the shapes of all tensors, by entry."""
+    """Operations in the order in which they run, their iteration shapes, and all tensors, by entry."""
 
     rng: random.Random
     largest: int
-    images: bool
+    rank: int
     stages: list[ComposeStage] = attrs.field(factory=list)
     shapes: list[Shape] = attrs.field(factory=list)
-    tensors: dict[int, Shape] = attrs.field(factory=dict)
+    tensors: dict[int, _Tensor] = attrs.field(factory=dict)
 
     def add(self) -> None:
-        """One more operation, most often on what the last one made."""
-        number = len(self.stages)
-        first = ~(number - 1) if number and self.rng.random() < 0.8 else self._any(lambda _: True)
-        own = self.tensors[first]
-        op, rank, entries, shape = self._conv(first) if self.images else self._operation(first, own)
-        if op is None:
+        """Add an operation, most often on what the last one made, if the draw fits."""
+        last = ~(len(self.stages) - 1)
+        source = self.tensors[last] if self.stages and self.rng.random() < 0.8 else None
+        given = source.shape if source else tuple(self._size() for _ in range(self.rank))
+        op = self._configured(self._kind(source, len(given)), given)
+        place = self.rng.randrange(len(op.operands(op.rank or _SOME_RANK)) - 1)
+        shape = self._shape(op, place, given, linked=source is not None)
+        if shape is None or any(size < 1 for one in op.operands(len(shape)) for size in one.shape(shape)):
             return
-        self.stages.append(ComposeStage(op, rank, tuple(entries)))
+        operands = op.operands(len(shape))
+        types = _types(op, shape, place, source and source.dtype)
+        if types is None:
+            return
+        *read, output = (_Tensor(one.shape(shape), dtype) for one, dtype in zip(operands, types, strict=True))
+        entries = (last if source and at == place else self._like(one) for at, one in enumerate(read))
+        self.stages.append(ComposeStage(op, len(shape), tuple(entries)))
         self.shapes.append(shape)
-        self.tensors[~number] = self.stages[-1].output.shape(shape)
+        self.tensors[~(len(self.stages) - 1)] = output
 
-    def _operation(self, first: int, shape: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
-        rank, rng = len(shape), self.rng
-        kind = rng.choice(["matmul", "matmul", "unary", "binary", "over", "reduce", "broadcast", "view"])
-        if kind == "matmul":
-            b, m, k = shape
-            n = self._size()
-            return Matmul(), 4, (first, self._like((b, k, n))), (b, m, k, n)
-        if kind == "binary":
-            other = self._like(shape)
-            pair = (first, other) if rng.random() < 0.5 else (other, first)
-            return rng.choice([Add(), Mul(), Maximum()]), rank, pair, shape
-        if kind == "over":
-            over = tuple(dim for dim in range(rank) if rng.random() < 0.5)
-            small = tuple(1 if dim in over else size for dim, size in enumerate(shape))
-            pair = (first, self._like(small))
-            if rng.random() < 0.3:
-                return Sub(over_lhs=over), rank, pair[::-1], shape
-            return rng.choice([Add(over=over), Sub(over=over)]), rank, pair, shape
-        if kind == "reduce":
-            dims = rng.sample(range(rank), rng.choice([1, 1, 1, 2]))
-            return rng.choice([Mean, Sum, Max, Min])(dim=tuple(sorted(dims))).normal(rank), rank, (first,), shape
-        if kind == "view":
-            return self._view(first, shape)
-        if kind == "broadcast" and 1 in shape:
-            wide = list(shape)
-            dim = rng.choice([dim for dim, size in enumerate(shape) if size == 1])
-            wide[dim] = self._size()
-            return Broadcast(dim=dim), rank, (first,), tuple(wide)
-        softmax = Softmax(dim=rng.randrange(rank))
-        functions = [
-            Relu(),
-            Scale(by=0.5),
-            Shift(by=1.0),
-            Clip(low=-0.5, high=1.5),
-            Function("Sin"),
-            LeakyRelu(by=0.25),
-        ]
-        return rng.choice([*functions, Move(), softmax]), rank, (first,), shape
+    def _kind(self, source: _Tensor | None, rank: int) -> Operation:
+        """Return an operation without parameters, one that may read the source."""
+        ranked = _OF_A_RANK.get(rank)
+        ops = ranked if ranked and self.rng.random() < 0.3 else self.rng.choice(_KINDS)
+        if source and source.dtype.is_bool:
+            ops = [op for op in ops if op.takes_bool] or [op for op in COMPOSABLE if op.takes_bool]
+        return self.rng.choice(ops)
 
-    def _view(self, first: int, shape: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
-        rank, rng = len(shape), self.rng
-        kind, dim = rng.choice(["transpose", "slice", "concat"]), rng.randrange(rank)
-        if kind == "transpose":
-            order = tuple(rng.sample(range(rank), rank))
-            return Transpose(order=order), rank, (first,), tuple(shape[each] for each in order)
-        if kind == "concat":
-            sizes = shape[dim], self._size()
-            pair = (first, self._like((*shape[:dim], sizes[1], *shape[dim + 1 :])))
-            return Concat(dim=dim, sizes=sizes), rank, pair, (*shape[:dim], sum(sizes), *shape[dim + 1 :])
-        start = tuple(rng.randrange(size) for size in shape)
-        step = tuple(rng.randint(1, 2) for _ in shape)
-        most = (-((at - size) // each) for size, at, each in zip(shape, start, step, strict=True))
-        made = tuple(rng.randint(1, count) for count in most)
-        op = Slice(start=start, step=step).configured({"of": shape}, made)
-        return op, rank, (first,), made
+    def _configured(self, op: Operation, shape: Shape) -> Operation:
+        """Return the operation with parameters that may fit a source of this shape."""
+        rng = self.rng
+        if isinstance(op, Transpose):
+            return Transpose(order=tuple(rng.sample(range(len(shape)), len(shape))))
+        if isinstance(op, Concat):
+            dim = rng.randrange(len(shape))
+            sizes = [shape[dim], *(self._size() for _ in range(rng.choice([0, 1, 1, 2])))]
+            return Concat(dim=dim, sizes=tuple(rng.sample(sizes, len(sizes)))).normal(len(shape))
+        if isinstance(op, Slice):
+            start = tuple(rng.randrange(size) for size in shape)
+            step = tuple(rng.randint(1, 2) for _ in shape)
+            most = (-((at - size) // each) for size, at, each in zip(shape, start, step, strict=True))
+            made = tuple(rng.randint(1, count) for count in most)
+            return Slice(start=start, step=step).configured({"of": shape}, made).normal(len(shape))
+        if isinstance(op, Quantized):
+            return attrs.evolve(op, bits=rng.choice([4, 8]), group=rng.choice([0, 2, 4]))
+        return random_parameters(rng, op).normal(op.rank or len(shape))
 
-    def _conv(self, first: int) -> tuple[Operation | None, int, Iterable[int], Shape]:
-        shape, rng = self.tensors[first], self.rng
-        if rng.random() < 0.3:
-            return rng.choice([Relu(), Softmax(dim=1)]), 4, (first,), shape
-        if rng.random() < 0.3:
-            return Add(), 4, (first, self._like(shape)), shape
-        stride, dilation = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
-        padding = rng.choice([0, 0, 0, 1, (1, 0, 0, 1)])
-        op = Conv(stride=stride, dilation=dilation, padding=padding)
-        sizes = []
-        for size, pads in zip(shape[2:], ((0, 2), (1, 3)), strict=True):
-            padded = size + sum(op.pads[side] for side in pads)
-            fits = [
-                (1 + (padded - 1 - dilation * (window - 1)) // stride, window)
-                for window in (1, 2, 3)
-                if padded > dilation * (window - 1) and (padded - 1 - dilation * (window - 1)) % stride == 0
-            ]
-            if not fits:
-                return None, 0, (), ()
-            sizes.append(rng.choice(fits))
-        (h, fh), (w, fw) = sizes
-        filters = self._size()
-        return op, 7, (first, self._like((filters, shape[1], fh, fw))), (shape[0], filters, shape[1], h, w, fh, fw)
+    def _shape(self, op: Operation, place: int, given: Shape, *, linked: bool) -> Shape | None:
+        """Return iteration sizes, at which a linked operand has the given shape; None if the draw does not fit."""
+        rank = op.rank or _rank(op, place, len(given))
+        if not linked and not isinstance(op, Concat | Slice):
+            return tuple(self._size() for _ in range(rank))
+        one = op.operands(rank)[place]
+        if len(one.dims) != len(given):
+            return None
+        sizes = [0] * rank
+        for terms, cut, size in zip(one.dims, one.shrink or (0,) * len(given), given, strict=True):
+            left = size + cut - 1
+            for dim, factor in terms[1:]:
+                sizes[dim] = sizes[dim] or self.rng.randint(1, 3)
+                left -= factor * (sizes[dim] - 1)
+            if not terms and left:
+                return None
+            for dim, factor in terms[:1]:
+                if left < 0 or left % factor or sizes[dim] not in (0, left // factor + 1):
+                    return None
+                sizes[dim] = left // factor + 1
+        if isinstance(op, Concat):
+            sizes[op.axis(rank)] = sum(op.sizes)
+        return tuple(size or self._size() for size in sizes)
 
     def _size(self) -> int:
         return self.rng.randint(1, self.largest)
 
-    def _like(self, shape: Shape) -> int:
-        """Return a tensor of this shape: mostly one that is there."""
-        return self._any(lambda other: other == shape, shape)
-
-    def _any(self, fits: Callable[[Shape], bool], shape: Shape | None = None) -> int:
-        known = [entry for entry, other in self.tensors.items() if fits(other)]
+    def _like(self, tensor: _Tensor) -> int:
+        """Return a tensor of this shape and type: mostly one that is there."""
+        known = [entry for entry, other in self.tensors.items() if other == tensor]
         if known and self.rng.random() < 0.6:
             return self.rng.choice(known)
         entry = sum(entry >= 0 for entry in self.tensors)
-        if shape is None:
-            sizes = [self._size() + 4 * self.images for _ in range(2)]
-            shape = (self.rng.randint(1, 2), *([self._size()] if self.images else []), *sizes)
-        self.tensors[entry] = shape
+        self.tensors[entry] = tensor
         return entry
 
-    def compose(self) -> tuple[Compose, Shape] | None:
+    def compose(self, numbers: Sequence[DType]) -> tuple[Compose, Shape, Types] | None:
         """Return a Compose of all that the last operation needs; None if that is not two operations."""
         last = len(self.stages) - 1
         needed = {last}
@@ -175,8 +174,26 @@ class _Drawn:
         found = arranged(_renumbered([self.stages[number] for number in order], order), also)
         own = [self.shapes[order[number]] for number in found.order]
         shape = tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
-        types = [F32] * len(found.compose.operands(len(shape)))
-        return None if found.compose.refusal(shape, types) else (found.compose, shape)
+        if iteration_shape(found.compose, [one.shape(shape) for one in found.compose.operands(len(shape))]) is None:
+            return None
+        outputs = [~order[number] for number in (*(also[at] for at in found.outputs), 0)]
+        types = tuple(self.tensors[entry].dtype for entry in (*found.inputs, *outputs))
+        among = self.rng.choice([(F32,), [self.rng.choice(numbers)], numbers])
+        varied = tuple(self.rng.choice(among) if one == F32 else one for one in types)
+        accepted = (each for each in (varied, types) if found.compose.refusal(shape, each) is None)
+        return next(((found.compose, shape, each) for each in accepted), None)
+
+
+def _rank(op: Operation, place: int, dims: int) -> int:
+    """Return the rank at which this operand has `dims` dimensions, if it is that or the next one."""
+    return dims + (len(op.operands(dims)[place].dims) != dims)
+
+
+def _types(op: Operation, shape: Shape, place: int, dtype: DType | None) -> Types | None:
+    """Return data types that an operation takes, with this one at a place if given; None if there are none."""
+    count = len(op.operands(len(shape)))
+    offered = [op.only_types] if op.only_types else itertools.product((F32, BOOL, I32), repeat=count)
+    return next((one for one in offered if dtype in (None, one[place]) and op.refusal(shape, one) is None), None)
 
 
 def _renumbered(stages: Sequence[ComposeStage], order: Sequence[int]) -> list[ComposeStage]:

@@ -14,15 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import BF16, F32, I8, I32, DType
-from morello.ir.ops import Compose, ComposeStage, Operation, arranged
+from morello.ir.dtypes import BF16, BOOL, F32, I8, I32, DType
+from morello.ir.ops import Compose, ComposeStage, Operation, arranged, by_name
 from morello.ir.ops.base import Operand
 from morello.ir.ops.binary import Add, Mul
+from morello.ir.ops.compare import Where
 from morello.ir.ops.conv import Conv
+from morello.ir.ops.gather import Gather
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.named_graphs import named_graph
+from morello.ir.ops.scan import ArgMax
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Gelu, Relu, Scale
+from morello.ir.ops.views import Transpose
 from morello.testing.graphs import random_compose
 
 SEEDS = st.integers(0, 10**6)
@@ -39,8 +43,14 @@ def mlp() -> Compose:
     return arranged(stages).compose
 
 
-def read_values(op: Operation, shape: tuple[int, ...], rng: np.random.Generator) -> list[np.ndarray]:
-    return [rng.normal(size=one.shape(shape)) for one in op.operands(len(shape)) if one.reads]
+def read_values(
+    op: Operation, shape: tuple[int, ...], types: Sequence[DType], rng: np.random.Generator
+) -> list[np.ndarray]:
+    return [
+        rng.normal(size=one.shape(shape)) if dtype.is_float else rng.integers(0, 2, one.shape(shape))
+        for one, dtype in zip(op.operands(len(shape)), types, strict=True)
+        if one.reads
+    ]
 
 
 def tile_of(value: np.ndarray, one: Operand, starts: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
@@ -57,15 +67,15 @@ def close(one: np.ndarray, other: np.ndarray) -> None:
 @given(seed=SEEDS)
 def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
     rng = random.Random(seed)
-    op, shape = random_compose(rng)
+    op, shape, types = random_compose(rng)
     head = op.accumulating()
     if head is not None and rng.random() < 0.5:
         assert isinstance(head, Compose)
         op = head
     rank = len(shape)
-    inputs = read_values(op, shape, np.random.default_rng(seed))
+    inputs = read_values(op, shape, types, np.random.default_rng(seed))
     operands = op.operands(rank)
-    whole = op.evaluate(shape, inputs, [F32] * len(operands))
+    whole = op.evaluate(shape, inputs, types)
     written = [one for one in operands if one.writes]
     assert [value.shape for value in whole] == [one.shape(shape) for one in written]
     fixed, summed = op.untiled(rank), op.reductions(rank)
@@ -78,7 +88,7 @@ def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
         given_tile = [tile_of(value, one, starts, sizes) for value, one in zip(inputs, operands, strict=False)]
         if operands[-1].reads:
             given_tile[-1] = tile_of(result[-1], operands[-1], starts, sizes)
-        made = op.evaluate(sizes, given_tile, [F32] * len(operands))
+        made = op.evaluate(sizes, given_tile, types)
         for value, one, own in zip(result, written, made, strict=True):
             tile = tile_of(value, one, starts, sizes)
             assert one.reads or np.isnan(tile).all()
@@ -91,10 +101,9 @@ def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
 @given(seed=SEEDS)
 def test_pieces_one_after_another_compute_the_whole(seed: int) -> None:
     rng = random.Random(seed)
-    op, shape = random_compose(rng, stages=5)
-    inputs = read_values(op, shape, np.random.default_rng(seed))
-    count = len(op.operands(len(shape)))
-    values = op.values(shape, inputs, [F32] * count)
+    op, shape, types = random_compose(rng, stages=5)
+    inputs = read_values(op, shape, types, np.random.default_rng(seed))
+    values = op.values(shape, inputs, types)
     cut = {stage for stage in range(1, len(op.stages)) if rng.random() < 0.5}
     try:
         pieces = op.cut(cut)
@@ -115,15 +124,16 @@ def test_pieces_one_after_another_compute_the_whole(seed: int) -> None:
             expected = whole[entry].shape(shape) if entry >= 0 else op.intermediate_shape(~entry, shape)
             assert one.shape(own) == expected
         given_values = [tensors[entry] for entry in piece.args[:-1]]
-        tensors[piece.args[-1]] = piece.op.evaluate(own, given_values, [F32] * len(declared))[0]
+        own_types = [types[entry] if entry >= 0 else op.intermediate_dtype(~entry, types) for entry in piece.args]
+        tensors[piece.args[-1]] = piece.op.evaluate(own, given_values, own_types)[0]
         close(tensors[piece.args[-1]], values[written.get(piece.args[-1], ~piece.args[-1])])
-    assert pieces[-1].args[-1] == count - 1
+    assert pieces[-1].args[-1] == len(types) - 1
     assert {*written} <= {*tensors}
 
 
 @given(seed=SEEDS)
 def test_shapes_of_stages_are_the_same_in_numbers_and_in_arrays(seed: int) -> None:
-    op, shape = random_compose(random.Random(seed))
+    op, shape, _ = random_compose(random.Random(seed))
     batch = tuple(np.array([size, size + 1]) for size in shape)
     for stage in range(len(op.stages)):
         columns = np.broadcast_arrays(*op.stage_shape(stage, batch), batch[0])[:-1]
@@ -257,6 +267,32 @@ def test_types_of_intermediates(dtypes: list[DType], intermediate: DType) -> Non
     op = Compose.chain([Matmul(), Matmul()])
     assert op.stage_dtypes(1, dtypes) == (*dtypes[1:3], intermediate)
     assert op.stage_dtypes(0, dtypes) == (intermediate, dtypes[0], dtypes[3])
+
+
+@pytest.mark.parametrize(
+    ("op", "dtypes", "types"),
+    [
+        (Compose.chain([ArgMax(), Relu()], [2, 2]), [F32, I32], [I32, F32]),
+        (Compose.chain([ArgMax(), Relu()], [2, 2]), [I8, I32], [I32, I8]),
+        (
+            arranged([ComposeStage(Gather(), 3, (0, ~1)), ComposeStage(Add(), 1, (1, 2))]).compose,
+            [F32, I32, I32, F32],
+            [F32, I32],
+        ),
+        (
+            Compose.chain([Where(), by_name("And"), Transpose()], [2] * 3),
+            [F32, F32, BOOL, BOOL, F32],
+            [F32, BOOL, BOOL],
+        ),
+    ],
+    ids=str,
+)
+def test_operations_decide_types_of_what_they_make_and_read(
+    op: Compose, dtypes: list[DType], types: list[DType]
+) -> None:
+    shape = (2,) * len(op.dims(op.rank))
+    assert op.refusal(shape, dtypes) is None
+    assert [op.intermediate_dtype(stage, dtypes) for stage in range(len(types))] == types
 
 
 def test_intermediates_have_the_types_of_their_piece() -> None:

@@ -13,7 +13,7 @@ from morello.api.kernel import Kernel
 from morello.build.toolchain import Compiler, find_compiler
 from morello.errors import VerificationError
 from morello.frontend import parse_spec
-from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U8, U32
+from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U8, U32, DType
 from morello.ir.impl import Impl
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
@@ -188,20 +188,21 @@ def test_chains_run_on_the_reference(target: Target, head: str, dtypes) -> None:
 
 
 GRAPHS = [
-    (named_graph("LayerNorm", 3), (2, 3, 16)),
+    (named_graph("LayerNorm", 3), (2, 3, 16), (F32,) * 4),
     *(random_compose(random.Random(seed), stages=3) for seed in (0, 2, 4, 6)),
 ]
 MORE_GRAPHS = [
-    (Compose.chain([Matmul(), Softmax(), Scale(by=0.5), Matmul()]), (1, 5, 9, 4, 8)),
+    (Compose.chain([Matmul(), Softmax(), Scale(by=0.5), Matmul()]), (1, 5, 9, 4, 8), (F32,) * 4),
     *(random_compose(random.Random(seed), stages=3) for seed in (1, 3, 5, 7)),
 ]
 
 
-@pytest.mark.parametrize(("op", "shape"), [*GRAPHS, *(pytest.param(*one, marks=SLOW) for one in MORE_GRAPHS)], ids=str)
-def test_graphs_run_on_the_reference(op: Compose, shape: tuple[int, ...]) -> None:
-    operands = op.operands(len(shape))
-    dtypes = [F32] * len(operands)
-    states = tuple(OperandState(F32, "GL", row_major(len(one.dims)), len(one.dims)) for one in operands)
+@pytest.mark.parametrize(
+    ("op", "shape", "dtypes"), [*GRAPHS, *(pytest.param(*one, marks=SLOW) for one in MORE_GRAPHS)], ids=str
+)
+def test_graphs_run_on_the_reference(op: Compose, shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> None:
+    operands = zip(dtypes, op.operands(len(shape)), strict=True)
+    states = tuple(OperandState(dtype, "GL", row_major(len(one.dims)), len(one.dims)) for dtype, one in operands)
     logical = LogicalSpec(op, shape, states).canonical()
     reference = Reference(logical, find_compiler())
     setting = DataSetting.of(op, shape, dtypes)
@@ -210,8 +211,8 @@ def test_graphs_run_on_the_reference(op: Compose, shape: tuple[int, ...]) -> Non
         for expected, got in zip(expectations(logical, reads, data.integral), reference(reads), strict=True):
             assert expected.errors(got).max() <= 1, data.name
             if data.name == "normal":
-                got[...] += 100 + got
-                assert expected.errors(got).max() > 1
+                wrong = 2 * got + 100 if expected.dtype.is_float else got ^ (1 if expected.dtype.is_bool else 64)
+                assert expected.errors(wrong.astype(got.dtype)).max() > 1
 
 
 @pytest.mark.parametrize(

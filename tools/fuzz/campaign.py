@@ -1,6 +1,7 @@
 """Fuzz search with random small Specs: each must get a verified, optimal program, or be infeasible.
 
     python -m tools.fuzz.campaign [--specs 1000] [--seconds 1] [--seed 0] [--first 0] [--jobs 1] [--target NAME]
+        [--op NAME]
 
 Specs have any operation or Compose, data types, layouts, levels, vectors and limits, parallel or serial, on the
 installed targets in turn. Search takes up to `--seconds` of CPU for each. The program is emitted, compiled with all
@@ -166,6 +167,7 @@ class Campaign:
         return (
             f"repeat it with: python -m tools.fuzz.campaign --seed {options.seed} --first {outcome.number}"
             f" --specs 1 --target {outcome.target} --seconds {options.seconds:g} --patience {options.patience:g}"
+            + (f" --op {options.op}" if options.op else "")
         )
 
     def _print(self, text: str) -> None:
@@ -195,7 +197,12 @@ def _examine(chunk: Chunk, options: argparse.Namespace, trace: str, to: Connecti
     """Examine a chunk in this process, and send its outcomes."""
     os.setpgrp()
     examiner = Examiner(
-        installed(), installed().target(chunk.target, cpu="native"), options.seed, options.seconds, options.patience
+        installed(),
+        installed().target(chunk.target, cpu="native"),
+        options.seed,
+        options.seconds,
+        options.patience,
+        options.op,
     )
     with open(trace, "w") as file:
         faulthandler.enable(file)
@@ -247,6 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first Spec (default: 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--target", action="append", help="by default all that this machine runs, in turn")
+    parser.add_argument("--op", help="an operation, or Compose; by default any")
     options = parser.parse_args(arguments)
     options.patience = options.seconds / 2 if options.patience is None else options.patience
     options.target = options.target or _native()

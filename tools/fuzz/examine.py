@@ -62,13 +62,17 @@ class Outcome:
 
 @attrs.frozen
 class Examiner:
-    """Examines the Specs of one seed on one target; `seconds` and `patience` limit search and brute force."""
+    """Examines the Specs of one seed on one target; `seconds` and `patience` limit search and brute force.
+
+    Specs are of the operation `op`, None for any.
+    """
 
     registry: Registry
     target: Target
     seed: int
     seconds: float
     patience: float
+    op: str | None = None
 
     def examine(self, numbers: Sequence[int], begin: Callable[[int | None], None]) -> Iterator[Outcome]:
         """Examine Specs by number; call `begin` with each number first, and with None before programs are built."""
@@ -88,7 +92,7 @@ class Examiner:
         """Return the outcome of a Spec, or its program to run and the result of brute force."""
         text = f"Spec {number} of seed {self.seed}, which could not be drawn"
         try:
-            spec = drawn_spec(self.target, self.seed, number)
+            spec = drawn_spec(self.target, self.seed, number, op=self.op)
             text = show_file(SpecFile(self.target, (Declaration("failing", spec),)))
             return self._answered(number, spec, text)
         except OutOfTime:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import attrs
 
 from morello.errors import SpecError
-from morello.ir import dtypes as types
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F32, DType
 from morello.ir.layout import row_major
 from morello.ir.limits import Limits
 from morello.ir.numbers import product
@@ -48,8 +47,8 @@ _REDRAWS = 40
 _HOPELESS = 0.15
 
 
-def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL) -> Spec:
-    """Return Spec number `number` of a seed, on one target; it depends on nothing else.
+def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL, op: str | None = None) -> Spec:
+    """Return Spec number `number` of a seed, on one target, of any operation or of `op`; it depends on nothing else.
 
     Most Specs drawn may have a program: most draws that no step leads to a microkernel are repeated.
     """
@@ -58,7 +57,7 @@ def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL) -> 
     spec = None
     while spec is None:
         usual = scale.usual and rng.random() < 0.5
-        name = rng.choice(scale.usual if usual else (*sorted(target.operations), "Compose"))
+        name = op or rng.choice(scale.usual if usual else (*sorted(target.operations), "Compose"))
         keep = rng.random() < _HOPELESS
         for _ in range(_REDRAWS):
             found = _draw(rng, target, name, scale)
@@ -86,8 +85,8 @@ def _draw(rng: random.Random, target: Target, name: str, scale: Scale) -> Spec |
     levels = [level.name for level in target.operand_levels]
     among = rng.choice([levels[-1:], levels[-2:], levels[-2:-1] or levels, levels[:-1] or levels, levels, levels])
     if name == "Compose":
-        op, shape = random_compose(rng, stages=rng.choice([2, 2, 3]), largest=rng.choice([2, 3]))
-        dtypes: tuple[DType, ...] | None = (types.F32,) * len(op.operands(len(shape)))
+        numbers = [one for one in target.dtypes.values() if not one.is_bool]
+        op, shape, dtypes = random_compose(rng, rng.choice([2, 2, 3]), rng.choice([2, 3]), numbers)
     else:
         op = random_parameters(rng, target.operations[name])
         shape = _shape(rng, op.rank or rng.choice([1, 2, 2, 3, 4]), volume, scale)
@@ -127,7 +126,7 @@ def _dtypes(
         return op.only_types
     count = len(op.operands(len(shape)))
     if plain:
-        tries = [types.F32] * count
+        tries = [F32] * count
     else:
         tries = [rng.choice(known)] * count if rng.random() < 0.5 else rng.choices(known, k=count)
     for pick in itertools.islice(itertools.chain([tries], iter(lambda: rng.choices(known, k=count), None)), 12):

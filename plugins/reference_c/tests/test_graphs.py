@@ -33,11 +33,10 @@ def compiled(goal: Goal, compiler: Compiler | None = None) -> Kernel:
 @pytest.mark.parametrize("seed", [2, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 1, 3, 5, 6))])
 def test_random_graphs_agree_with_the_meaning(target: Target, seed: int) -> None:
     rng = random.Random(seed)
-    op, shape = random_compose(rng)
+    op, shape, types = random_compose(rng, numbers=[F32, BF16])
     layouts = [rng.choice([row_major, col_major])(len(one.dims)) for one in op.operands(len(shape))]
-    dtypes = [rng.choice([F32, BF16]) for _ in layouts]
     states = tuple(
-        OperandState(dtype, "GL", layout, len(layout.dims)) for dtype, layout in zip(dtypes, layouts, strict=True)
+        OperandState(dtype, "GL", layout, len(layout.dims)) for dtype, layout in zip(types, layouts, strict=True)
     )
     goal = Goal.of(target.spec(LogicalSpec(op, shape, states)), target).synthesize(db=False)
     assert compiled(goal).check(reference=target).worst <= 1
