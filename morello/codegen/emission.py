@@ -34,13 +34,14 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.memories import Memories, transfers
+from morello.codegen.outline import RepeatedParts, as_parameters, can_be_parameters, static_function
 from morello.codegen.parallel import Captured, FunctionCode, ParallelLoops, Range, surroundings
+from morello.codegen.site_printer import SitePrinter
 from morello.codegen.strips import along_strips
 from morello.codegen.style import CStyle
 from morello.codegen.threads import SET_RUNNER
 from morello.codegen.writer import CWriter, Names, names_in
 from morello.errors import EmitError, MorelloError
-from morello.ir.dtypes import DType
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part
 from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.layout import row_major
@@ -58,7 +59,7 @@ MAX_STACK_BYTES = 4096
 _DECLARED_PER_LINE = 8
 
 
-class Emission:
+class Emission(SitePrinter):
     """The state of printing one program."""
 
     def __init__(
@@ -71,23 +72,22 @@ class Emission:
         taken: Iterable[str] = (),
         packs: Mapping[int, Emission] = MappingProxyType({}),
     ):
-        self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
+        super().__init__(emitter, [*taken, name, setter_name(name), workspace_macro(name)])
+        self.impl, self.target, self.name, self.signature = impl, target, name, signature
         #: The functions that pack constants, by operand.
         self.packs = packs
-        #: The emitter's table of primitives.
-        self.instructions = emitter.instructions
-        self._function, self.names = FunctionCode(), Names([*taken, name, setter_name(name), workspace_macro(name)])
         #: Names in the code other than its variables.
         self.names_of_others: set[str] = set()
         #: The operand that each buffer is named after.
         self._stems: dict[str, str] = {}
-        self._helpers: dict[str, str] = {}
-        self._vectors: dict[str, str] = {}
         self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
         self._memories = Memories(emitter.memories)
         self._parallel = ParallelLoops(self.workspace_name, self.threads_name)
         self._features: dict[str, None] = {}
         self._quiet = 0
+        #: The functions of repeated parts, by the text after their names; whether one is printed.
+        self._outlined: dict[str, str] = {}
+        self._in_part = False
 
     @cached_property
     def program(self) -> Program:
@@ -137,35 +137,6 @@ class Emission:
         with function.block(interface.prototype), function.around(self._function.around):
             function.add(self.writer)
         return function
-
-    # The interface for KernelSite, with vectors, loads and stores below.
-
-    @property
-    def writer(self) -> CWriter:
-        """Return the lines of the current function."""
-        return self._function.writer
-
-    def line(self, text: str) -> None:
-        """Add one line of C."""
-        self.writer.line(text)
-
-    def fresh(self, name: str) -> str:
-        """Return a free name for a C variable, like `name`."""
-        return self.names.fresh(name)
-
-    def helper(self, name: str, text: str) -> str:
-        """Define the static function `name` as `text` in the file; return its name."""
-        known = self._helpers.setdefault(name, text)
-        assert known == text, f"two functions are named {name}"
-        return name
-
-    def enclose(self, first: str, last: str) -> None:
-        """Begin the current function, or a thread's share of a loop, with one statement and end it with another."""
-        self._function.around[first, last] = None
-
-    def uses(self, names: Iterable[str]) -> None:
-        """Record names that code uses, for the function of a parallel loop to capture."""
-        self._function.names.update(names)
 
     # Parameters and the head of the file.
 
@@ -240,8 +211,44 @@ class Emission:
 
     # The program tree.
 
+    def _programs(self) -> Iterable[Impl]:
+        """Return the programs to print."""
+        return (self.impl,)
+
+    @cached_property
+    def _repeated(self) -> RepeatedParts:
+        return RepeatedParts(self._programs(), self._on_stack)
+
+    def _on_stack(self, tensor: TensorSpec) -> bool:
+        level = tensor.state.level
+        return self.target.level(level).is_register or (
+            level not in self._memories and int(tensor.bytes) <= MAX_STACK_BYTES
+        )
+
     def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
         impl, views = through_views(impl, views)
+        if outer is None and not self._in_part and impl in self._repeated and can_be_parameters(views):
+            self._call_function(impl, views)
+        else:
+            self._print_node(impl, views, outer)
+
+    def _call_function(self, impl: Impl, views: list[View]) -> None:
+        """Print a repeated part as a call of its function."""
+        names, quiet = self.names, self._quiet
+        # Equal parts have equal texts: these do not depend on names taken so far.
+        self.names, self._quiet, self._in_part = Names([self.name]), 0, True
+        inside, head = as_parameters(impl.spec.logical, views, self.names.fresh)
+        body = self._aside(lambda: self._print_node(impl, inside, None))
+        names.handed_out |= self.names.handed_out
+        self.names, self._quiet, self._in_part = names, quiet, False
+        self._function.around |= body.around
+        if (text := static_function(head, body.writer)) not in self._outlined:
+            name = self._outlined[text] = f"{self.name}_tile{len(self._outlined) + 1}"
+            self.helper(name, f"static void {name}{text}")
+        places = (one.pointer() for one in KernelSite(impl.spec.logical, views, self).operands.values())
+        self.writer.line(f"{self._outlined[text]}({', '.join(places)});")
+
+    def _print_node(self, impl: Impl, views: list[View], outer: Outer | None) -> None:
         if isinstance(impl, Leaf):
             operands = KernelSite(impl.spec.logical, views, self).operands.values()
             places = [f"{{{', '.join(one.vectors())}}}" if one.in_registers else one.pointer() for one in operands]
@@ -442,26 +449,6 @@ class Emission:
         self._quiet -= bool(copied)
 
     # Registers and comments.
-
-    def vector(self, dtype: DType, values: int) -> str:
-        """Return the C type of a vector, defined in the preamble."""
-        kind = self.emitter.vector_type(dtype, values)
-        self._vectors[kind] = f"typedef {dtype.c_name} {kind} __attribute__((vector_size({dtype.bytes * values})));"
-        return kind
-
-    def load(self, dtype: DType, values: int) -> str:
-        """Return the function that loads a vector from any address."""
-        kind = self.vector(dtype, values)
-        head = f"static inline {kind} load_{kind}(const {dtype.c_name} *from)"
-        return self.helper(
-            f"load_{kind}", f"{head} {{\n    {kind} v;\n    memcpy(&v, from, sizeof v);\n    return v;\n}}"
-        )
-
-    def store(self, dtype: DType, values: int) -> str:
-        """Return the function that stores a vector to any address."""
-        kind = self.vector(dtype, values)
-        head = f"static inline void store_{kind}({dtype.c_name} *to, {kind} v)"
-        return self.helper(f"store_{kind}", f"{head} {{\n    memcpy(to, &v, sizeof v);\n}}")
 
     def _registers(self, tensor: TensorSpec, name: str) -> Buffer:
         """Declare a variable for each register, named by the coordinates of its first value."""

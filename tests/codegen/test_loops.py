@@ -129,3 +129,14 @@ def test_loops_are_whole_where_nothing_is_divided(
 ) -> None:
     text = source(f"Move(4×32, (f32, L1), (f32, L1, {layout}), serial)", schedule, avx2, prove)
     assert [count for _, count in heads(text)] == loops
+
+
+def test_parts_that_a_program_repeats_are_functions(avx2: Target, prove: Callable) -> None:
+    schedule = "select Assign"
+    for bits in range(1, 13):
+        schedule = (
+            f"tile [{1 << bits}]\nsubschedule [0] {{ tile [1]; select Assign }}\nsubschedule [1] {{ {schedule} }}"
+        )
+    text = source("Move(8191, (i32, L1), (i32, L1), serial)", schedule, avx2, prove)
+    assert text.count("static void kernel_tile1(") == 1
+    assert text.count("kernel_tile1(") == 14
