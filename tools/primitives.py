@@ -52,6 +52,7 @@ CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
     "Pad": ({"mode": "edge"},),
     "MaxPool": ({"padding": 1},),
     "AvgPool": ({"padding": 1},),
+    "Resize": ({"mode": "linear"},),
     "Gelu": ({"form": "tanh"},),
     "Add": ({"over": (0,)},),
 }

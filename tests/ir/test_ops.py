@@ -34,6 +34,7 @@ from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod, Sum
+from morello.ir.ops.resize import Resize
 from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, TopK
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
@@ -84,6 +85,8 @@ CONFIGURED: list[Operation] = [
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),
+    Resize(image=(3, 2), mode="linear"),
+    Resize(image=(7, 3), grid="align_corners"),
     Transpose(order=(1, 0, 2)),
     Transpose(order=(1, 2, 0)),
     Slice(start=(1, 0, 2), rest=(0, 0, 3)),
@@ -459,6 +462,21 @@ def test_indices_count_from_the_end_and_are_clamped() -> None:
     table, indices = np.arange(6).reshape(3, 2), np.array([0, 2, -1, -3, 3, -4, 2**31 - 1, -(2**31)])
     (rows,) = Gather().evaluate((8, 2, 3), [table, indices], [I32] * 3)
     assert rows.tolist() == table[[0, 2, 2, 0, 2, 0, 2, 0]].tolist()
+
+
+@pytest.mark.parametrize(("pixels", "made"), [(4, 8), (3, 7), (7, 3), (5, 1), (1, 4)])
+def test_resized_images_have_values_between_pixels(pixels: int, made: int) -> None:
+    rows, x = np.random.default_rng(0).normal(size=(2, 3, pixels, 1)), np.arange(made)
+    ends = (pixels - 1) / max(1, made - 1)
+    grids = {"half_pixel": (x + 0.5) * pixels / made - 0.5, "asymmetric": x * pixels / made, "align_corners": x * ends}
+    for grid, places in grids.items():
+        linear = Resize().configured({"mode": "linear", "grid": grid}, None, [rows.shape])
+        (found,) = linear.evaluate((2, 3, made, 2), [rows], [F32] * 2)
+        expected = [np.interp(places, np.arange(pixels), row) for row in rows.reshape(6, pixels)]
+        np.testing.assert_allclose(found[..., 1].reshape(6, made), expected, rtol=1e-12, atol=1e-12)
+        nearest = np.floor(places + (0 if grid == "asymmetric" else 0.5) + 1e-9).astype(int)
+        (found,) = attrs.evolve(linear, mode="nearest").evaluate((2, 3, made, 2), [rows], [F32] * 2)
+        np.testing.assert_array_equal(found[..., 0], rows[:, :, nearest, 0])
 
 
 def test_the_first_of_equal_values_and_nan_are_found() -> None:

@@ -23,6 +23,7 @@ from morello.ir.ops.quantize import Quantize, Requantize
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod
+from morello.ir.ops.resize import Resize
 from morello.ir.ops.scan import Arg, ArgMin, CumSum, TopK
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
@@ -77,6 +78,8 @@ CONFIGURED: list[Operation] = [
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),
+    Resize(image=(3, 2), mode="linear"),
+    Resize(image=(7, 3), grid="align_corners"),
     Transpose(order=(0, 1)),
     Slice(start=(1, 0), step=(2, 3), rest=(0, 1)),
     Concat(sizes=(2, 6, 1)),

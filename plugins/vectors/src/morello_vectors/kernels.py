@@ -24,6 +24,7 @@ from morello_vectors import (
     random,
     reduce,
     register_tiles,
+    resize,
     rows,
     rows_times_matrix,
     scan,
@@ -49,7 +50,7 @@ _SCALARS = (
 
 
 #: Modules of kernels that depend on the widest vectors alone.
-_FAMILIES = (reduce, scan, softmax, rows, pool, random, causal, to_bytes)
+_FAMILIES = (reduce, scan, softmax, rows, pool, resize, random, causal, to_bytes)
 
 
 def kernels(vectors: Sequence[int], registers: int, families: Families | None = None) -> tuple[Microkernel, ...]:

@@ -26,6 +26,7 @@ from morello.ir.ops.quantize import ToBytes
 from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Prod, Sum
+from morello.ir.ops.resize import Resize
 from morello.ir.ops.scan import Arg, CumSum, TopK
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
@@ -70,6 +71,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Unary: elementwise.unary,
     MaxPool: pools.largest,
     AvgPool: pools.mean,
+    Resize: pools.resized,
     Extremum: reductions.extremum,
     Arg: reductions.arg,
     CumSum: reductions.cumsum,

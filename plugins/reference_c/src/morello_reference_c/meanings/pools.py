@@ -1,4 +1,4 @@
-"""One value for each window of an image."""
+"""One value for each window of an image, or for each place on it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from morello.ir.ops import Operation
 from morello.ir.ops.pool import AvgPool, MaxPool
+from morello.ir.ops.resize import Resize
 from morello_reference_c.meanings.common import loop
 from morello_reference_c.meanings.elementwise import compared, first
 from morello_reference_c.values import Value
@@ -25,6 +26,30 @@ def mean(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Seq
     count = shape[-2] * shape[-1] if op.count_include_pad else "count"
     window = _window(op, kind, "sum += value;", values, dims, shape)
     return [f"{kind} sum = 0;", *window, values[1].write(f"sum / {count}", *dims[:4])]
+
+
+def resized(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Resize)
+    image, out = values
+    b, c, *places = dims
+    lines = list[str]()
+    for axis, (name, place) in enumerate(zip("yx", places, strict=True)):
+        found = op.places(shape, axis)
+        lines += [
+            f"ptrdiff_t {name} = {place} * {found.step} + {found.first};",
+            f"{name} = {name} < 0 ? 0 : {name} > {found.last} ? {found.last} : {name};",
+            f"ptrdiff_t {name}0 = {name} / {found.unit};",
+        ]
+        if op.mode == "linear":
+            lines.append(f"ptrdiff_t {name}1 = {name}0 + ({name} % {found.unit} > 0);")
+            lines.append(f"double {name}w = (double)({name} % {found.unit}) / {found.unit};")
+    if op.mode == "nearest":
+        return [*lines, f"{out.element(*dims)} = {image.element(b, c, 'y0', 'x0')};"]
+    rows = [
+        f"((1 - xw) * {image.read('double', b, c, y, 'x0')} + xw * {image.read('double', b, c, y, 'x1')})"
+        for y in ("y0", "y1")
+    ]
+    return [*lines, out.write(f"((1 - yw) * {rows[0]} + yw * {rows[1]})", *dims)]
 
 
 def _window(
