@@ -9,8 +9,8 @@ import attrs
 
 from morello.ir.numbers import partition
 from morello.ir.ops.base import Operation
-from morello.ir.ops.conv import Conv
-from morello.ir.ops.conv_transpose import ConvTranspose
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv_transpose import ConvTranspose, GroupedConvTranspose
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import Every, Only
 from morello.kernels.machine import Machine
@@ -26,7 +26,7 @@ Axis = int | Every | Only
 class ByPosition(PipelineRewrite[ConvTranspose]):
     """`by_position`: a ConvTransposeAccum as a ConvAccum of one position for each position of the filter.
 
-    Each adds to every stride-th row and column of the output.
+    Groups become GroupedConvAccums. Each adds to every stride-th row and column of the output.
     """
 
     keyword: ClassVar[str] = "by_position"
@@ -40,15 +40,15 @@ class ByPosition(PipelineRewrite[ConvTranspose]):
 
     @classmethod
     def blocks_until(cls, op: Operation) -> tuple[int, ...] | None:
-        # Images and filters of the output share none of it.
-        return (0, 1) if isinstance(op, ConvTranspose) and op.accumulate else None
+        if not (isinstance(op, ConvTranspose) and op.accumulate):
+            return None
+        # Images, groups and filters of the output share none of it.
+        return (0, 1, 2) if isinstance(op, GroupedConvTranspose) else (0, 1)
 
     def pipelines(self, op: ConvTranspose, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        for sizes, cells in partition(logical.shape[3:]):
-            b, f, c, *_ = select_cells(logical, cells).shape
-            stages = [
-                _stage(op, (b, f, c, *sizes), row, column) for row in range(sizes[2]) for column in range(sizes[3])
-            ]
+        for sizes, cells in partition(logical.shape[-4:]):
+            shape = (*select_cells(logical, cells).shape[:-4], *sizes)
+            stages = [_stage(op, shape, row, column) for row in range(sizes[2]) for column in range(sizes[3])]
             yield PipelinePlan([stage for stage in stages if stage], cells=cells)
 
 
@@ -59,11 +59,15 @@ def _stage(op: ConvTranspose, shape: tuple[Any, ...], row: int, column: int) -> 
     if min(one.count for one in reach) == 0:
         return None
     image, filters, out = list[Axis](), list[Axis](), list[Axis]()
+    rank, sizes = len(shape), op.operands(len(shape))[2].shape(shape)
     for axis, (one, place, stride) in enumerate(zip(reach, places, op.strides, strict=True)):
-        dim, extent = 2 + axis, op.operands(7)[2].shape(shape)[2 + axis]
+        dim, extent = rank - 5 + axis, sizes[axis - 2]
         single, last = int(one.count == 1), one.count - 1
-        image.append(part_of(dim, single, one.first, 1, shape[3 + axis] - one.first - last - 1))
-        filters.append(part_of(dim, 1, place, 1, shape[5 + axis] - place - 1))
+        image.append(part_of(dim, single, one.first, 1, shape[axis - 4] - one.first - last - 1))
+        filters.append(part_of(dim, 1, place, 1, shape[axis - 2] - place - 1))
         out.append(part_of(dim, single, one.start, stride, extent - one.start - stride * last - 1))
-    conv = (*shape[:3], reach[0].count, reach[1].count, 1, 1)
-    return Stage(Conv(accumulate=True), conv, (0, 1, 2), ((0, 1, *image), (1, 0, *filters), (0, 1, *out)))
+    group = range(rank - 7)
+    before = (0, *(1 + dim for dim in group), rank - 6)
+    maps = ((*before, *image), (*group, rank - 6, rank - 7, *filters), (*before, *out))
+    conv = GroupedConv(accumulate=True) if group else Conv(accumulate=True)
+    return Stage(conv, (*shape[:-4], reach[0].count, reach[1].count, 1, 1), (0, 1, 2), maps)

@@ -14,7 +14,7 @@ from morello.errors import SpecError
 from morello.ir.dtypes import F32
 from morello.ir.ops import Operation
 from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
-from morello.ir.ops.conv_transpose import ConvTranspose
+from morello.ir.ops.conv_transpose import ConvTranspose, GroupedConvTranspose
 from morello.ir.ops.pool import AvgPool, MaxPool
 
 
@@ -134,6 +134,16 @@ def test_transposed_convolutions_agree_with_their_definition(stride, dilation, p
         if 0 <= y < expected.shape[2] and 0 <= x < expected.shape[3]:
             expected[b, f, y, x] += image[b, c, h, w] * filters[c, f, fh, fw]
     np.testing.assert_allclose(op.evaluate(shape, [image, filters], [F32] * 3)[0], expected)
+
+
+def test_groups_of_transposed_convolutions_are_apart() -> None:
+    given, rng = {"stride": 2, "padding": (1, 0, 0, 1)}, np.random.default_rng(0)
+    image, filters = rng.normal(size=(2, 3, 2, 4, 3)), rng.normal(size=(3, 2, 5, 3, 2))
+    (made,) = GroupedConvTranspose(**given).evaluate((2, 3, 5, 2, 4, 3, 3, 2), [image, filters], [F32] * 3)
+    for group in range(3):
+        inputs = [image[:, group], filters[group]]
+        (expected,) = ConvTranspose(**given).evaluate((2, 5, 2, 4, 3, 3, 2), inputs, [F32] * 3)
+        np.testing.assert_allclose(made[:, group], expected)
 
 
 def test_an_output_makes_the_padding_of_a_transposed_convolution_exact() -> None:

@@ -1,4 +1,4 @@
-"""ConvTranspose: each pixel adds its products with filters to a window of the output."""
+"""ConvTranspose and GroupedConvTranspose: each pixel adds its products with filters to a window of the output."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class ConvTranspose(Accumulating, Windows):
 
     @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        b, f, c, h, w, fh, fw = range(7)
-        out = attrs.evolve(self.image((b, f), h), name="out", reads=self.accumulate, writes=True)
-        return (operand("image", (b, c, h, w)), operand("filters", (c, f, fh, fw)), out)
+        b, *group, f, c, h, w, fh, fw = range(rank)
+        out = attrs.evolve(self.image((b, *group, f), h), name="out", reads=self.accumulate, writes=True)
+        return (operand("image", (b, *group, c, h, w)), operand("filters", (*group, c, f, fh, fw)), out)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -102,37 +102,52 @@ class ConvTranspose(Accumulating, Windows):
 
     def reach(self, shape: Shape, axis: int, position: int) -> Reach:
         """Return the pixels along rows (0) or columns (1) whose products at a position of the filter are in out."""
-        stride, extent = self.strides[axis], self.operands(7)[2].shape(shape)[2 + axis]
+        stride, extent = self.strides[axis], self.operands(len(shape))[2].shape(shape)[axis - 2]
         shift = position * self.dilations[axis] - self.pads[axis]
         first = max(0, -(shift // stride))
-        end = min(shape[3 + axis], (extent - 1 - shift) // stride + 1)
+        end = min(shape[axis - 4], (extent - 1 - shift) // stride + 1)
         return Reach(max(0, end - first), first, first * stride + shift)
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         image, filters = inputs[0], inputs[1]
         if dtypes and not dtypes[-1].is_float:
             image, filters = image.astype(np.int64), filters.astype(np.int64)
-        out = np.zeros(self.operands(7)[2].shape(shape), np.result_type(image, filters))
+        out = np.zeros(self.operands(len(shape))[2].shape(shape), np.result_type(image, filters))
         with np.errstate(all="ignore"):
-            for row in range(shape[5]):
-                for column in range(shape[6]):
+            for row in range(shape[-2]):
+                for column in range(shape[-1]):
                     at = [self.reach(shape, 0, row), self.reach(shape, 1, column)]
                     seen = [slice(one.first, one.first + one.count) for one in at]
                     made = [
                         slice(one.start, one.start + step * one.count, step)
                         for one, step in zip(at, self.strides, strict=True)
                     ]
-                    pixels = image[:, :, seen[0], seen[1]]
+                    pixels = image[..., seen[0], seen[1]]
                     if pixels.size:
-                        out[:, :, made[0], made[1]] += np.einsum("bchw,cf->bfhw", pixels, filters[:, :, row, column])
+                        found = np.einsum("b...chw,...cf->b...fhw", pixels, filters[..., row, column])
+                        out[..., made[0], made[1]] += found
             return [out + inputs[2] if self.accumulate else out]
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
-        sizes = self.operands(7)[2].shape(shape)[2:]
-        counts = [max(self.reach(shape, axis, at).count for at in range(shape[5 + axis])) for axis in range(2)]
+        sizes = self.operands(len(shape))[2].shape(shape)[-2:]
+        counts = [max(self.reach(shape, axis, at).count for at in range(shape[axis - 2])) for axis in range(2)]
         if min(sizes) < 1 or min(counts) < 1:
             return SpecError(f"nothing is left of out inside of padding {list(self.pads)}", "make the padding smaller")
         return convertible(dtypes[:2], dtypes[2])
 
 
-OPERATIONS: tuple[Operation, ...] = (ConvTranspose(), ConvTranspose(accumulate=True))
+@attrs.frozen(cache_hash=True)
+class GroupedConvTranspose(ConvTranspose):
+    """A ConvTranspose for each of g groups: image b×g×c×h×w, filters g×c×f×fh×fw, out b×g×f×H×W."""
+
+    @property
+    def rank(self) -> int:
+        return 8
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        return ("b", "g", "f", "c", "h", "w", "fh", "fw")
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(
+    cls(accumulate=adds) for cls in (ConvTranspose, GroupedConvTranspose) for adds in (False, True)
+)

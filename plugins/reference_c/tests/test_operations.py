@@ -14,7 +14,7 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compare import Where
 from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
-from morello.ir.ops.conv_transpose import ConvTranspose
+from morello.ir.ops.conv_transpose import ConvTranspose, GroupedConvTranspose
 from morello.ir.ops.gather import Gather
 from morello.ir.ops.max import Min
 from morello.ir.ops.pad import Pad
@@ -74,7 +74,7 @@ CONFIGURED: list[Operation] = [
     Conv1d(stride=2, padding=(1, 0)),
     Conv3d(stride=(2, 1, 1), dilation=(1, 2, 1), padding=(1, 0, 1, 0, 0, 1)),
     ConvTranspose(stride=2, padding=(1, 0, 2, 1)),
-    ConvTranspose(accumulate=True, stride=(3, 1), dilation=2),
+    GroupedConvTranspose(accumulate=True, stride=(3, 1), dilation=2),
     MaxPool(stride=2, padding=(1, 0, 2, 1)),
     AvgPool(stride=(2, 1), dilation=(1, 2), padding=1),
     AvgPool(padding=1, count_include_pad=True),

@@ -107,23 +107,23 @@ def conv(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Seq
 def conv_transpose(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
     assert isinstance(op, ConvTranspose)
     image, filters, out = values
-    b, f, c, h, w, fh, fw = dims
-    kind = out.type_of_sums
+    b, *group, f, c, h, w, fh, fw = dims
+    kind, to = out.type_of_sums, (b, *group, f, "y", "x")
     (down, right), (apart, aside), (top, left, _, _) = op.strides, op.dilations, op.pads
     height, width = (int(size) for size in out.tensor.shape[-2:])
-    add = f"sum += {image.read(kind, b, c, h, w)} * {filters.read(kind, c, f, fh, fw)};"
+    add = f"sum += {image.read(kind, b, *group, c, h, w)} * {filters.read(kind, *group, c, f, fh, fw)};"
     rows, columns = f"y + {top} - {fh} * {apart}", f"x + {left} - {fw} * {aside}"
     window = [
         f"ptrdiff_t {h} = ({rows}) / {down}, {w} = ({columns}) / {right};",
         f"if ({h} * {down} == {rows} && {w} * {right} == {columns}"
-        f" && {h} >= 0 && {h} < {shape[3]} && {w} >= 0 && {w} < {shape[4]}) {{",
-        *(f"    {line}" for line in loop(c, shape[2], add)),
+        f" && {h} >= 0 && {h} < {shape[-4]} && {w} >= 0 && {w} < {shape[-3]}) {{",
+        *(f"    {line}" for line in loop(c, shape[-5], add)),
         "}",
     ]
-    start = out.read(kind, b, f, "y", "x") if op.accumulate else "0"
+    start = out.read(kind, *to) if op.accumulate else "0"
     body = [
         f"{kind} sum = {start};",
-        *loop(fh, shape[5], *loop(fw, shape[6], *window)),
-        out.write("sum", b, f, "y", "x"),
+        *loop(fh, shape[-2], *loop(fw, shape[-1], *window)),
+        out.write("sum", *to),
     ]
     return loop("y", height, *loop("x", width, *body))
