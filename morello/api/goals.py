@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -19,6 +19,7 @@ from morello.errors import Inapplicable, MemoryLimited, MorelloError, NoImplemen
 from morello.frontend.parser import parse_schedule
 from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 from morello.ir.impl import ANY_STEPS, AllowedSteps, Impl, Leaf, cost_and_peak, leaves
+from morello.ir.in_place import hazard
 from morello.ir.layout import Layout
 from morello.ir.ops.move import Move
 from morello.ir.program import Program
@@ -150,8 +151,10 @@ class Goal:
 
     @property
     def plain(self) -> Signature:
-        """Return the signature with the operation's names in the Spec's order, and the text's implicit dimensions."""
-        return Signature.of(self.spec.logical, self.signature.implicit_dims if self.signature else 0)
+        """Return the signature with the operation's names in the Spec's order, and the rest as in the text."""
+        plain = Signature.of(self.spec.logical)
+        own = self.signature or plain
+        return attrs.evolve(plain, implicit_dims=own.implicit_dims, overwritten=own.overwritten)
 
     def _repr_html_(self) -> str:
         # Reports are slow to import.
@@ -305,7 +308,7 @@ class Goal:
         if limits:
             warn_of_memory(self.name)
         before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl
-        return attrs.evolve(
+        done = attrs.evolve(
             self,
             position=position,
             bounds=bounds,
@@ -313,6 +316,21 @@ class Goal:
             memory_reached=self.memory_reached or bool(limits),
             packs_found=packs,
         )
+        late, last = done._late_kernel, steps[-1] if steps else None
+        if late and isinstance(last, Synthesize) and late not in last.allowed.without:
+            again = Synthesize(last.allowed + AllowedSteps(without=(late,)))
+            # Without a program, emitting this one reports the kernel.
+            with suppress(NoImplementation):
+                return self._applied((*steps[:-1], again), db, progress, budget)
+        return done
+
+    @property
+    def _late_kernel(self) -> str:
+        """Return the kernel that may read values of an overwritten input after it overwrote them; empty if none."""
+        if self.signature is None or self.signature.overwritten is None:
+            return ""
+        found = hazard(packed(self.impl), self.signature.overwritten, self.target.in_place)
+        return found.kernel if found else ""
 
     def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
         """Apply a loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.

@@ -21,7 +21,7 @@ from morello.db.default import DatabaseLike, database
 from morello.errors import ArgumentError
 from morello.ir.impl import AllowedSteps, CostAndPeak, Impl, Leaf, cost_and_peak
 from morello.ir.limits import Limits
-from morello.ir.program import Program
+from morello.ir.program import Program, of_operands
 from morello.ir.spec import Spec
 from morello.kernels.target import Metric, Target
 from morello.progress import Listener, subscribe
@@ -260,7 +260,7 @@ class Kernel:
     @cached_property
     def _constants(self) -> dict[int, PackedConstants]:
         """Return the packed forms of the constants, by operand."""
-        names = self.program.signature.in_spec_order(self.program.signature.names)
+        names = [one.name for one in of_operands(self.program.parameters)]
         operands = self.spec.operands
         return {one: PackedConstants(names[one], operands[one], kernel) for one, kernel in self.packing.items()}
 

@@ -43,9 +43,10 @@ from morello.codegen.threads import SET_RUNNER
 from morello.codegen.writer import CWriter, Names, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part
+from morello.ir.in_place import hazard
 from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.layout import row_major
-from morello.ir.program import Parameter, Program
+from morello.ir.program import Parameter, Program, of_operands
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
@@ -93,13 +94,17 @@ class Emission(SitePrinter):
     def program(self) -> Program:
         """Return the program, with the functions that pack its constants."""
         parameters, views = self._parameters()
-        operands = self.signature.in_spec_order(parameters)
+        self._check_order()
+        operands, declared = of_operands(parameters), self.impl.spec.logical.declared
         with ExitStack() as stack:
-            loaded = [self._enter(view, parameter, stack) for view, parameter in zip(views, operands, strict=True)]
+            loaded = [
+                self._enter(view, one.name, each.reads, stack)
+                for view, one, each in zip(views, operands, declared, strict=True)
+            ]
             stack.enter_context(self.writer.variables(name for view in loaded for name in view.buffer.variables or ()))
             self._node(self.impl, loaded)
-            for view, parameter, inside in zip(views, operands, loaded, strict=True):
-                if inside is not view and parameter.writes:
+            for view, one, inside in zip(views, declared, loaded, strict=True):
+                if inside is not view and one.writes:
                     self._lines(transfers(inside, view, self, store=True))
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
@@ -140,12 +145,25 @@ class Emission(SitePrinter):
 
     # Parameters and the head of the file.
 
+    def _check_order(self) -> None:
+        """Raise EmitError if the program may read an overwritten input after it wrote the output there."""
+        over = self.signature.overwritten
+        found = [] if over is None else [hazard(one, over, self.target.in_place) for one in self.implementations]
+        if late := next(filter(None, found), None):
+            hint = "leave out `overwritten`, or schedule it so that each value is read before it is overwritten"
+            raise EmitError(f"{self.name}: {late.message}", hint)
+
+    @property
+    def implementations(self) -> Sequence[Impl]:
+        """Return the programs that implement the Spec on a part of it."""
+        return (self.impl,)
+
     def _parameters(self) -> tuple[tuple[Parameter, ...], list[View]]:
         """Return the parameters in call order, and the operands that they point to in the Spec's order."""
         packs = {operand: one.name for operand, one in self.packs.items()}
         parameters = parameters_of(self.impl.spec.logical, self.signature, self.names, packs)
         views: list[View] = []
-        for one in self.signature.in_spec_order(parameters):
+        for one in of_operands(parameters):
             runtime = [as_index(Symbol(name)) for name in one.stride_names]
             views.append(View.whole(Buffer(one.name, one.tensor, (*runtime, *strides_of(one.tensor)[one.strides :]))))
         return parameters, views
@@ -183,16 +201,16 @@ class Emission(SitePrinter):
         """Return the lines in place of cost and schedule, of a program of several."""
         return ()
 
-    def _enter(self, view: View, parameter: Parameter, stack: ExitStack) -> View:
+    def _enter(self, view: View, name: str, reads: bool, stack: ExitStack) -> View:
         """Return a parameter as the Spec's operand, loaded first if that is in registers or managed memory."""
         level = view.tensor.state.level
         if level in self._memories:
-            inside = stack.enter_context(self._placed(view.tensor, parameter.name))
+            inside = stack.enter_context(self._placed(view.tensor, name))
         elif self.target.level(level).is_register:
-            inside = View.whole(self._registers(view.tensor, parameter.name))
+            inside = View.whole(self._registers(view.tensor, name))
         else:
             return view
-        if parameter.reads:
+        if reads:
             self._lines(transfers(inside, view, self, store=False))
         return inside
 

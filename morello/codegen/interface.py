@@ -12,6 +12,7 @@ from morello.codegen.threads import OWN_STORES, RUNTIME
 from morello.codegen.writer import Names
 from morello.errors import EmitError
 from morello.ir.impl import Impl, cost_and_peak, leaves
+from morello.ir.in_place import output_over
 from morello.ir.program import Parameter
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
@@ -25,13 +26,19 @@ def parameters_of(
 ) -> tuple[Parameter, ...]:
     """Return the parameters for the operands of a Spec, in call order, with names that `names` makes unique.
 
-    `packs` are the functions that pack constants, by operand.
+    `packs` are the functions that pack constants, by operand. Raises SpecError for an input that cannot be overwritten.
     """
     made: list[Parameter] = []
+    over = signature.overwritten
+    output = None if over is None else output_over(logical, over)
     for name, operand in zip(signature.names, signature.operands, strict=True):
+        if operand == output:
+            continue
         one, tensor = logical.declared[operand], logical.operand(operand)
         outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
         wanted = Parameter(spelled(name), operand, tensor, one.reads, one.writes, outer, packs.get(operand, ""))
+        if operand == over:
+            wanted = attrs.evolve(wanted, writes=True, output=output)
         made.append(attrs.evolve(wanted, name=names.fresh(wanted.name, wanted.stride_endings)))
     return tuple(made)
 
@@ -117,7 +124,8 @@ class Interface:
             tensor = one.tensor.without_leading(self.implicit_dims)
             shape = "×".join(map(str, tensor.shape))
             layout = f"as {one.pack} packs it" if one.pack else tensor.state.layout or "in order"
-            yield f"/* {one.name}: {shape} {tensor.state.dtype}, {layout} */"
+            overwritten = "" if one.output is None else ", overwritten"
+            yield f"/* {one.name}: {shape} {tensor.state.dtype}, {layout}{overwritten} */"
             if one.strides:
                 yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
         macro, threads = workspace_macro(self.name), self.threads_name

@@ -83,6 +83,10 @@ class PartsEmission(Emission):
         self._parts, self._sizes = parts, sizes
         self._size_name = ""
 
+    @property
+    def implementations(self) -> Sequence[Impl]:
+        return tuple(self._parts.programs.values())
+
     @cached_property
     def program(self) -> Program:
         return attrs.evolve(super().program, size=self._sizes.high)

@@ -19,7 +19,7 @@ from morello.kernels.machine import MemoryLevel, widest_vector
 from morello.kernels.target import Target
 from morello.rewrites.pack import constant_level
 
-CONSTANT = "constant"
+CONSTANT, OVERWRITTEN = "constant", "overwritten"
 _MAX_LAYOUT = 64
 _COUNTS = {"c": "contiguity", "s": "spacing", "v": "vector size"}
 
@@ -109,7 +109,7 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
         return "data type", target.dtypes[part]
     if build := named(part):
         return "layout", build
-    if part in ("ua", CONSTANT):
+    if part in ("ua", CONSTANT, OVERWRITTEN):
         return str(part), True
     if re.fullmatch("[csv][0-9]+", part):
         return _COUNTS[part[0]], number_of(source, part, part[1:])
@@ -134,14 +134,14 @@ def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str],
         likely = ["data type"]
     kind = likely[0] if likely else missing[0] if missing[0] in ("memory level", "layout") else "property"
     names, listing = kinds.get(
-        kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, sN, vN, constant), or just LEVEL")
+        kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, sN, vN, constant, overwritten), or just LEVEL")
     )
     return source.error(span(word), f"unknown {kind} {quoted(word)}", suggestion(word, names, listing))
 
 
-def is_constant(node: Token | OperandNode) -> bool:
-    """Return whether the text of an operand says `constant`."""
-    return isinstance(node, OperandNode) and CONSTANT in node.properties
+def says(word: str, node: Token | OperandNode) -> bool:
+    """Return whether the text of an operand has a word: `constant` or `overwritten`."""
+    return isinstance(node, OperandNode) and word in node.properties
 
 
 def _check_constant(source: Source, target: Target, level: MemoryLevel, properties: dict[str, _Property]) -> None:

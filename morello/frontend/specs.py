@@ -11,7 +11,7 @@ from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape, with_leading
-from morello.frontend.operands import is_constant, read_state
+from morello.frontend.operands import CONSTANT, OVERWRITTEN, read_state, says
 from morello.frontend.syntax import (
     CallNode,
     EquationNode,
@@ -23,6 +23,7 @@ from morello.frontend.syntax import (
     number_of,
     span,
 )
+from morello.ir.in_place import output_over
 from morello.ir.ops import Operation
 from morello.ir.ops.constants import Constants
 from morello.ir.ops.fill import FillZero
@@ -63,14 +64,16 @@ def read_signed(
     limits = None if node.limits is None else _limits(source, target, node.limits)
     logical = _with_constants(source, logical, nodes)
     try:
-        return target.spec(logical, limits), None if signature == Signature.of(logical) else signature
+        spec = target.spec(logical, limits)
     except MorelloError as error:
         raise source.error(_blame(target, call, nodes, logical), error.message, error.hint) from error
+    signature = attrs.evolve(signature, overwritten=_overwritten(source, spec.logical, nodes))
+    return spec, None if signature == Signature.of(logical) else signature
 
 
 def _with_constants(source: Source, logical: LogicalSpec, nodes: Sequence[Token | OperandNode]) -> LogicalSpec:
     """Return the Spec with the operands constant that the text says are. Raises SourceError for one that is written."""
-    constant = tuple(number for number, node in enumerate(nodes) if is_constant(node))
+    constant = tuple(number for number, node in enumerate(nodes) if says(CONSTANT, node))
     for number in constant:
         one = logical.declared[number]
         if one.writes:
@@ -78,6 +81,17 @@ def _with_constants(source: Source, logical: LogicalSpec, nodes: Sequence[Token 
                 span(nodes[number]), f"{one.name} is written, so that it is not constant", "leave out `constant`"
             )
     return attrs.evolve(logical, op=Constants(logical.op, constant)) if constant else logical
+
+
+def _overwritten(source: Source, logical: LogicalSpec, nodes: Sequence[Token | OperandNode]) -> int | None:
+    """Return the input over which the text stores the output; None if it has memory of its own. Raises SourceError."""
+    found = [number for number, node in enumerate(nodes) if says(OVERWRITTEN, node)]
+    for number in found:
+        with source.at(span(nodes[number])):
+            output_over(logical, number)
+    if len(found) > 1:
+        raise source.error(span(nodes[found[1]]), "a second operand that is overwritten", "leave one of them out")
+    return found[0] if found else None
 
 
 #: A Spec, the text of each operand in the Spec's order, and the signature.

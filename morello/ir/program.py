@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from morello.ir.signature import Signature
@@ -14,6 +16,7 @@ class Parameter:
 
     An operand that is not contiguous is followed by one `ptrdiff_t` stride, in values, for each physical dimension
     outside the contiguous run; `strides` is their number. A constant has the form that the function `pack` gives it.
+    An input that is overwritten also is the parameter of operand `output`, and `writes`.
     """
 
     name: str
@@ -23,6 +26,7 @@ class Parameter:
     writes: bool
     strides: int = 0
     pack: str = ""
+    output: int | None = None
 
     @property
     def stride_endings(self) -> tuple[str, ...]:
@@ -32,6 +36,13 @@ class Parameter:
     @property
     def stride_names(self) -> tuple[str, ...]:
         return tuple(self.name + ending for ending in self.stride_endings)
+
+
+def of_operands(parameters: Sequence[Parameter]) -> list[Parameter]:
+    """Return the parameter of each operand of the Spec."""
+    found = {one.output: one for one in parameters if one.output is not None}
+    found |= {one.operand: one for one in parameters}
+    return [found[operand] for operand in range(len(found))]
 
 
 @attrs.frozen

@@ -23,6 +23,8 @@ class Signature:
     operands: tuple[int, ...]
     #: The number of leading dimensions, of size 1, that the text and its operands omit.
     implicit_dims: int = 0
+    #: The input, by its number, in whose memory the output is stored: calls take no output. None for none.
+    overwritten: int | None = None
 
     @classmethod
     def of(cls, logical: LogicalSpec, implicit_dims: int = 0) -> Signature:
@@ -32,7 +34,7 @@ class Signature:
 
     def text(self, logical: LogicalSpec, separator: str = ", ", inner: str = ", ") -> str:
         """Return the Spec as text with these names; separators are as in `LogicalSpec.text`."""
-        return logical.text(separator, inner, self.names, self.operands, self.implicit_dims)
+        return logical.text(separator, inner, self.names, self.operands, self.implicit_dims, self.overwritten)
 
     def in_spec_order(self, values: Sequence[T]) -> list[T]:
         """Return values in call order reordered to the order of the Spec."""

@@ -76,11 +76,12 @@ class LogicalSpec:
         names: Sequence[str] = (),
         order: Sequence[int] = (),
         implicit_dims: int = 0,
+        overwritten: int | None = None,
     ) -> str:
         """Return the text in the Spec language: `separator` between parts, `inner` between operands of a Compose.
 
         `names` and `order` are those of the operands in a call, if they differ from the operation's. The first
-        `implicit_dims` dimensions are left out.
+        `implicit_dims` dimensions are left out. The output is stored over the operand `overwritten`.
         """
         declared = [one.name for one in self.declared]
         listed = [*order] or [*range(len(declared))]
@@ -88,7 +89,8 @@ class LogicalSpec:
         serial = ", serial" if self.serial else ""
         called = f"({', '.join(names)})" if names and [*names] != labels else ""
         op, constant = self.op.without_constants, self.op.constants
-        endings = [", constant)" if each in constant else ")" for each in range(len(declared))]
+        words = {overwritten: ", overwritten"} | dict.fromkeys(constant, ", constant")
+        endings = [f"{words.get(each, '')})" for each in range(len(declared))]
         if not isinstance(op, Compose):
             sizes = "×".join(map(str, self.shape[implicit_dims:]))
             texts = [f"({tensor.without_leading(implicit_dims).labels}" for tensor in self.operands]

@@ -135,7 +135,8 @@ class Microkernel:
 
     `template` is the C where that is one line per vector (`kernels/template.py`); otherwise `emit` prints it, and
     `jam` prints several calls together. `cpu_features` are required besides those of the target. `flush_to_zero`
-    says that subnormal numbers may count as zero.
+    says that subnormal numbers may count as zero, `in_place` that the output may be the memory of an input of the same
+    layout: the call reads each value of it before it writes the output's value there.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Microkernel:
     tile_sizes: Mapping[int, Sequence[int]] | None = None
     cpu_features: tuple[str, ...] = ()
     flush_to_zero: bool = False
+    in_place: bool = False
     jam: UnrollAndJam | None = None
 
     def __attrs_post_init__(self) -> None:

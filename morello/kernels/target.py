@@ -120,6 +120,10 @@ class Target(Machine):
     def kernels_by_name(self) -> dict[str, Microkernel]:
         return {kernel.name: kernel for kernel in self.kernels}
 
+    def in_place(self, kernel: str) -> bool:
+        """Return True if the output of a kernel may be the memory of an input."""
+        return self.kernels_by_name[kernel].in_place
+
     def every_layout(self, dtype: DType, extents: Sequence[int], most: int | None = None) -> tuple[Layout, ...]:
         """Return all layouts of tensors of at most these extents, or `most` of them, those that search offers first.
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from morello.errors import ArgumentError, EmitError, remedy
 from morello.ir.program import Program
-from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
@@ -146,26 +145,26 @@ class Argument:
         return ArgumentError(f"operand {self.index} ({self.name}): expected {expected}, got {got}", hint)
 
 
-def arguments_of(spec: Spec, signature: Signature, target: Target) -> tuple[Argument, ...]:
+def arguments_of(spec: Spec, program: Program, target: Target) -> tuple[Argument, ...]:
     """Return the requirements on each operand's array, in the order of a call."""
     found = []
-    for index, (name, operand) in enumerate(zip(signature.names, signature.operands, strict=True)):
-        one, tensor = spec.logical.declared[operand], spec.operands[operand]
+    for index, one in enumerate(program.parameters):
+        tensor = spec.operands[one.operand]
         width = tensor.state.dtype.bytes
         alignment = max(width, target.level(tensor.state.level).alignment) if tensor.state.aligned else width
-        form = form_of(tensor)
-        found.append(
-            Argument(index, operand, name, tensor, form, one.reads, one.writes, alignment, signature.implicit_dims)
-        )
+        form, dims = form_of(tensor), program.implicit_dims
+        found.append(Argument(index, one.operand, one.name, tensor, form, one.reads, one.writes, alignment, dims))
     return tuple(found)
 
 
 def check_parameters(program: Program, spec: Spec, target: Target) -> None:
     """Raise EmitError if the emitted parameters are not the Spec's operands."""
     operands, hint = spec.operands, remedy(target.origins.get("emitter", target.name))
-    if len(program.parameters) != len(operands):
-        raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands", hint)
-    if sorted(program.signature.operands) != [*range(len(operands))]:
+    count = len(program.parameters) + sum(one.output is not None for one in program.parameters)
+    if count != len(operands):
+        raise EmitError(f"{program.name} has {count} parameters for {len(operands)} operands", hint)
+    covered = [one for each in program.parameters for one in (each.operand, each.output) if one is not None]
+    if sorted(covered) != [*range(len(operands))]:
         raise EmitError(f"{program.name}: its parameters are not the operands of its Spec, one for each", hint)
     for parameter in program.parameters:
         tensor = operands[parameter.operand]
@@ -218,7 +217,8 @@ class CallOrder:
         places = self.read if len(arrays) <= len(self.read) else self.names
         given = dict(zip(places, arrays, strict=False))
         for name, array in (*zip(self.outputs, results, strict=False), *(named or {}).items()):
-            if name in given:
+            # An input that is overwritten may be given as `out`, too.
+            if name in given and not (name in self.outputs and name in self.read and given[name] is array):
                 raise ArgumentError(f"operand {name} is given twice", "give each operand by its place or by its name")
             if name not in self.names:
                 raise ArgumentError(f"{self.op} has no operand {name}", f"its operands are {', '.join(self.names)}")

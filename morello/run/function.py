@@ -125,7 +125,7 @@ class NativeFunction:
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """Return the requirements on each operand's array, in the order of a call."""
-        return arguments_of(self.spec, self.program.signature, self.target)
+        return arguments_of(self.spec, self.program, self.target)
 
     def threads(self, requested: int | None = None) -> int:
         """Return the threads that a call uses: 1 without parallel loops. Raises ArgumentError for a wrong number."""

@@ -17,7 +17,7 @@ from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 
-KEYWORDS = ("target", "let", "spec", "schedule", "for", "in", "serial", "constant", "layout", "Compose")
+KEYWORDS = ("target", "let", "spec", "schedule", "for", "in", "serial", "constant", "overwritten", "layout", "Compose")
 #: Words of schedules besides steps.
 STATEMENTS = ("subschedule", "synthesize", "using", "without")
 #: Where a name is declared: `spec NAME`, `let NAME`.

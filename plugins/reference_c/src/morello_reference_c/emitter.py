@@ -47,6 +47,8 @@ class ReferenceEmitter:
         logical = impl.spec.logical
         plain = Signature.of(logical)
         signature = signature or plain
+        if signature.overwritten is not None:
+            raise EmitError(f"{target.name} computes values from whole inputs, not in place", "leave out `overwritten`")
         plain = attrs.evolve(plain, implicit_dims=signature.implicit_dims)
         parameters = parameters_of(logical, plain, names)
         body = Body(target.name, names, [Value(one.name, one.tensor, one.strides) for one in parameters])

@@ -182,7 +182,9 @@ def _chosen(site: KernelSite) -> str:
 
 def _scalar(name: str, op: Operation | type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
     """Return a kernel on single values; `printing` is its template or its `emit`."""
-    return Microkernel(name=name, op=op, operands=(SCALAR,) * operands, shape=1, cost=costs(cycles), **printing)
+    return Microkernel(
+        name=name, op=op, operands=(SCALAR,) * operands, shape=1, cost=costs(cycles), in_place=True, **printing
+    )
 
 
 def _tabled(name: str) -> Operation | type[Operation]:
@@ -380,6 +382,7 @@ def _vector(
         ),
         registers={"VRF": 6 if half_cycles is None else 2},
         emit=lanewise(template, widest),
+        in_place=True,
     )
     return (kernel, streamed(kernel, template, widest, ("f32",))) if streams else (kernel,)
 

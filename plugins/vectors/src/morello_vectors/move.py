@@ -99,6 +99,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             takes="Move(1, RF/L1, RF/L1)",
             same=("dtype",),
             template="{out} = {src};",
+            in_place=True,
         ),
         Microkernel(
             name="CastBf16F32",
@@ -120,6 +121,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             when=_same_vectors,
             cost=per_vector(HALF_CYCLE),
             template="{out} = {src};",
+            in_place=True,
         ),
         Microkernel(
             name="VectorCast",

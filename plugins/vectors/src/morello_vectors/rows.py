@@ -228,6 +228,7 @@ def _kernel(widest: int, inputs: int) -> Microkernel:
         cost=cost,
         registers={"VRF": 12},
         emit=emit,
+        in_place=True,
     )
 
 

@@ -111,6 +111,7 @@ def _kernel(op: type[Operation], piece: _Piece) -> Microkernel:
         shape=1,
         cost=costs(piece.cycles),
         emit=in_doubles(lambda site: piece.accumulating if accumulates(site.spec) else piece.lines, _FUNCTIONS),
+        in_place=True,
     )
 
 
@@ -239,6 +240,7 @@ def _row_kernel(widest: int, op: type[Operation], finding: int, fixed: int) -> M
         cost=cost,
         registers={"VRF": 8},
         emit=emit,
+        in_place=True,
     )
 
 
@@ -296,6 +298,7 @@ def _whole_row(widest: int) -> Microkernel:
         cost=cost,
         registers={"VRF": 8},
         emit=_print_whole(widest),
+        in_place=True,
     )
 
 
@@ -360,6 +363,7 @@ def _lane_kernel(
         cost=cost,
         registers={"VRF": 8},
         emit=lanewise(template, widest),
+        in_place=True,
     )
 
 

@@ -48,6 +48,7 @@ def streamed(kernel: Microkernel, template: VectorTemplate, widest: int, dtypes:
         when=fits,
         cost=cost,
         emit=lanewise(template, widest, past_caches=True),
+        in_place=False,  # vectors at the ends are computed twice
     )
 
 
