@@ -13,12 +13,14 @@ import numpy as np
 
 from morello.build.toolchain import Compiler
 from morello.codegen.loops import jam_of
-from morello.errors import Inapplicable, MorelloError, PluginError, VerificationError
+from morello.errors import Inapplicable, MorelloError, PluginError, SpecError, VerificationError
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Node
+from morello.ir.in_place import output_over
 from morello.ir.layout import Layout, canonical, col_major, row_major
 from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operand, Operation
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.microkernel import Microkernel
@@ -43,6 +45,8 @@ _KINDS = 200
 _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
 _JAMMED = 2
+#: Calls of a kernel that store the output over an input.
+_OVERWRITING = 2
 #: Kernels whose Specs are built together.
 _GROUP = 24
 
@@ -151,14 +155,37 @@ class _Group:
     def _trials(self) -> tuple[Trials, dict[str, list[int]]]:
         """Return all programs, and the numbers of each kernel's."""
         impls: list[Node] = []
-        numbers = {}
+        signatures, numbers = dict[int, Signature](), {}
         for name, specs in self._specs.items():
             if not isinstance(specs, MorelloError):
                 own = [rewrite_leaf(spec, Select(name), self.target) for spec in specs]
                 own += _jammed(self.target, self.target.kernels_by_name[name], specs)
+                over = _overwriting(self.target, self.target.kernels_by_name[name], specs)
+                signatures |= {len(impls) + len(own) + at: signature for at, (_, signature) in enumerate(over)}
+                own += [call for call, _ in over]
                 numbers[name] = [*range(len(impls), len(impls) + len(own))]
                 impls += own
-        return Trials(impls, self.target, **self.options), numbers
+        return Trials(impls, self.target, **self.options, signatures=signatures), numbers
+
+
+def _overwriting(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[tuple[Node, Signature]]:
+    """Return calls of a kernel `in_place`, on Specs like some of these, that store the output over an input."""
+    found = list[tuple[Node, Signature]]()
+    for spec in specs if kernel.in_place else ():
+        logical = spec.logical
+        *inputs, output = range(len(logical.states))
+        for one, state in itertools.product(inputs, dict.fromkeys(logical.states)):
+            if len(found) == _OVERWRITING or target.level(state.level).is_register:
+                continue
+            states = tuple(state if each in (one, output) else own for each, own in enumerate(logical.states))
+            try:
+                made = target.spec(attrs.evolve(logical, states=states))
+                output_over(made.logical, one)
+                call = rewrite_leaf(made, Select(kernel.name), target)
+            except (Inapplicable, SpecError):
+                continue
+            found.append((call, attrs.evolve(Signature.of(made.logical), overwritten=one)))
+    return found
 
 
 def _jammed(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[Node]:

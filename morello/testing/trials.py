@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 import attrs
 import numpy as np
@@ -13,6 +14,7 @@ from morello.build.toolchain import Compiler, find_compiler
 from morello.errors import MorelloError, VerificationError
 from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.ir.impl import Node
+from morello.ir.signature import Signature
 from morello.kernels.target import Target
 from morello.run.arrays import pack, random_values, unpack
 from morello.run.elsewhere import function_of
@@ -29,9 +31,9 @@ from morello.verify.reference import Reference, native_compiler
 FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
 
 
-def spec_file(impl: Node, target: Target, name: str = "failing") -> str:
+def spec_file(impl: Node, target: Target, name: str = "failing", signature: Signature | None = None) -> str:
     """Return the Spec file whose schedule makes this program."""
-    return show_file(SpecFile(target, (Declaration(name, impl.spec, schedule_of(impl)),)))
+    return show_file(SpecFile(target, (Declaration(name, impl.spec, schedule_of(impl), signature),)))
 
 
 @attrs.frozen
@@ -49,7 +51,8 @@ class Trials:
 
     `flags` come after the target's own. With `sanitize` each also runs once under the sanitizers, on one of the
     data sets in turn, and its results are checked, too. `reference` is the installed reference_c unless given.
-    `runner` is a command that runs the programs, as for `find_runner`.
+    `runner` is a command that runs the programs, as for `find_runner`. `signatures` are those of some programs, by
+    number.
     """
 
     def __init__(
@@ -63,8 +66,9 @@ class Trials:
         seed: int = 0,
         reference: Target | None = None,
         runner: str | None = None,
+        signatures: Mapping[int, Signature] = MappingProxyType({}),
     ):
-        self.impls, self.target = tuple(impls), target
+        self.impls, self.target, self._signatures = tuple(impls), target, signatures
         self._compiler, self._runner = compiler or find_compiler(info=target.info), find_runner(target.info, runner)
         self._flags, self._sanitize, self._seed, self._reference = tuple(flags), sanitize, seed, reference
 
@@ -79,7 +83,7 @@ class Trials:
             if self._sanitize:
                 self._check_sanitized(index, trial.kernel)
         except MorelloError as error:
-            text = spec_file(trial.impl, self.target)
+            text = spec_file(trial.impl, self.target, signature=self._signatures.get(index))
             raise VerificationError(f"{error.message}\n\n{text}", error.hint) from error
 
     def build(self) -> None:
@@ -102,7 +106,7 @@ class Trials:
 
     def _trial(self, index: int, impl: Node) -> _Trial:
         try:
-            program = self.target.emitter.emit(impl, self.target, f"p{index}")
+            program = self.target.emitter.emit(impl, self.target, f"p{index}", self._signatures.get(index))
             kernel = function_of(impl, self.target, program, self._compiler, self._runner)
             native = native_compiler(self._compiler)
             reference = Reference(impl.spec.logical, native, self._reference, f"reference{index}")
@@ -140,8 +144,9 @@ class Trials:
 
     def _job(self, index: int, kernel: NativeFunction) -> Job:
         rng = np.random.default_rng(self._seed)
-        arrays = []
-        for value, argument, tensor in zip(self._data[index][1], kernel.arguments, kernel.spec.operands, strict=True):
+        values, operands, arrays = self._data[index][1], kernel.spec.operands, []
+        for argument in kernel.arguments:
+            value, tensor = values[argument.operand], operands[argument.operand]
             unread = random_values(rng, value.shape, tensor.state.dtype)
             arrays.append(pack(value if argument.reads else unread, tensor))
         return Job(kernel.program, kernel.spec, arrays)
@@ -152,9 +157,8 @@ class Trials:
         if isinstance(result, VerificationError):
             raise result
         data, values = self._data[index]
-        pairs = [*zip(kernel.arguments, kernel.spec.operands, strict=True)]
-        inputs = [value for value, (argument, _) in zip(values, pairs, strict=True) if argument.reads]
-        written = [tensor for argument, tensor in pairs if argument.writes]
+        inputs = [value for value, one in zip(values, kernel.spec.logical.declared, strict=True) if one.reads]
+        written = [kernel.spec.operands[argument.operand] for argument in kernel.arguments if argument.writes]
         check_results(
             kernel, data, inputs, [unpack(array, tensor) for array, tensor in zip(result, written, strict=True)]
         )
