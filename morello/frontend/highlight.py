@@ -32,6 +32,7 @@ class SpecLexer(RegexLexer):
             (words(tuple(BY_NAME), suffix=r"\b"), Keyword.Type),
             (r"[0-9]+(?:p|oe)[0-9]+", Number.Integer),
             (r"-?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|-?[0-9]+(?:\.(?!\.)[0-9]*)?(?:[eE][+-]?[0-9]+)?", Number),
+            (r"-?\binf\b", Number),
             (r"[^\W\d]\w*(?=\s*[\[(])", Name.Class),
             (r"[^\W\d]\w*", Name),
             (r"[×x=:]", Operator),

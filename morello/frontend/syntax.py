@@ -210,9 +210,9 @@ def number_of(source: Source, token: Token, digits: str | None = None) -> int:
 
 
 def float_of(source: Source, token: Token) -> float:
-    """Return the number of a token with a decimal point or exponent. Raises SourceError for an infinite one."""
+    """Return the number of a token with a decimal point or exponent, or inf. Raises SourceError for a larger one."""
     number = float(token)
-    if isinf(number):
+    if isinf(number) and not token.endswith("inf"):
         raise source.error(span(token), f"{quoted(token)} is too large", "numbers are at most 1.7e308")
     return number
 

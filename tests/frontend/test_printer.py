@@ -1,6 +1,7 @@
 """Printed Specs and schedules parse to equal ones."""
 
 import itertools
+import math
 import random
 
 import attrs
@@ -28,6 +29,7 @@ from morello.ir.ops import BY_NAME
 from morello.ir.ops.binary import Add
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.conv import Conv
+from morello.ir.ops.pad import Pad
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
@@ -80,6 +82,8 @@ SIZES = st.sampled_from([1, 1, 2, 3, 4, 8, 16, 24])
 CONFIGURED = [
     Softmax(dim=0),
     Gelu(form="tanh"),
+    Pad(padding=(1, 0), value=-math.inf),
+    Pad(padding=(0, 1), value=math.inf),
     Add(over=(0, 2)),
     Conv(stride=(2, 1), padding=(1, 1, 0, 0)),
     Conv(accumulate=True, dilation=2),

@@ -27,6 +27,7 @@ SCOPES = {
 EXTRA = """\
 target x86_avx2 + avx_vnni
 let rows = 4
+spec b = Pad[padding=[0, 1], value=-inf](2, GL, GL)
 spec a = Scale[by=-1.5e-3](4x8×16, (bool, GL, layout[0, 1, 2p4]), GL, serial)
 schedule a for x86_avx2 { synthesize using [Tile] without [Select] with all layouts }
 """

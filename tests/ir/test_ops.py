@@ -367,6 +367,7 @@ REFUSED = [
     (ConvTranspose(padding=2), (1, 1, 1, 2, 2, 1, 1), [F32] * 3, "nothing is left of out"),
     (MaxPool(padding=2), (1, 1, 4, 4, 2, 2), [F32] * 2, "in the padding alone"),
     (Pad(value=0.5), (4, 4), [I8] * 2, "value=0.5 is no value of i8"),
+    (Pad(value=-np.inf), (4, 4), [I8] * 2, "value=-inf is no value of i8"),
     (Pad(mode="reflect"), (3, 3), [F32] * 2, "padding that reflects is smaller than src"),
     (AvgPool(), (1, 1, 4, 4, 2, 2), [I8] * 2, "for floats"),
     (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -34,7 +35,8 @@ class Pad(AnyRank):
     """out = src with `padding` around it; sizes are those of out. Both have the same type.
 
     `padding` lists the sizes before each of the last dimensions, then those after them: (top, left, bottom, right) for
-    two. It is filled with `value`, rounded to the type; or with the value at the edge, or those that the edge reflects.
+    two. It is filled with `value`, rounded to the type, perhaps infinite; or with the value at the edge, or those that
+    the edge reflects.
     """
 
     padding: tuple[int, ...] = parameter(tuple, default=(1, 1, 1, 1), validator=_check_padding)
@@ -83,7 +85,7 @@ class Pad(AnyRank):
             message = f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"
             return SpecError(message, "convert with a Move before or after it")
         (low, high), whole = dtypes[0].limits, dtypes[0].is_float or self.value.is_integer()
-        if whole and low <= self.value <= high:
+        if whole and (low <= self.value <= high or (math.isinf(self.value) and dtypes[0].has_infinity)):
             return None
         return SpecError(f"value={self.value} is no value of {dtypes[0]}", "choose another value or data type")
 

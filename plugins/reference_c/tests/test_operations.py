@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import ml_dtypes
 import pytest
 
@@ -85,6 +87,7 @@ CONFIGURED: list[Operation] = [
     Concat(sizes=(2, 6, 1)),
     Concat(dim=0, sizes=(1, 1)),
     Pad(padding=(1, 0, 0, 2), value=3),
+    Pad(padding=(1, 2), value=-math.inf),
     Pad(padding=(1, 2), mode="edge"),
     Pad(padding=(0, 1, 1, 2), mode="reflect"),
 ]

@@ -68,6 +68,8 @@ def _constant(out: Value, value: float) -> str:
     """Return a value of an operand in C."""
     if out.dtype.is_bits:
         return f"{out.dtype.bits(value):#x}"
+    if math.isinf(value):
+        return f"{'-' * (value < 0)}INFINITY"
     return f"{value.hex()}{'f' if out.dtype == F32 else ''}" if out.dtype.is_float else str(int(value))
 
 
