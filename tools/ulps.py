@@ -47,7 +47,7 @@ EXACT = {
     "selu": "1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x)",
     "leakyrelu": "x < 0 ? (double)0.3f * x : x",
     "hardswish": "x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6",
-    "hardsigmoid": "fmin(1, fmax(0, (double)0.3f * x + (double)0.7f)) + 0 * x",
+    "hardsigmoid": "isnan(x) ? x : fmin(1, fmax(0, (double)0.3f * x + (double)0.7f))",
 }
 #: Values of the constants that functions take.
 CONSTANTS = {"elu": (0.3,), "leakyrelu": (0.3,), "hardsigmoid": (0.3, 0.7)}

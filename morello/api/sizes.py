@@ -34,11 +34,11 @@ from morello.run.dlpack import to_library_of
 from morello.schedule import Position, Schedule, Synthesize, rewrite_leaf
 from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
-from morello.verify.check import CheckReport
 
 if TYPE_CHECKING:
     from morello.report.explanation import Explanation
     from morello.run.compiler_choice import CompilerChoice
+    from morello.verify.check import CheckReport
 
 #: A cover costs at most this multiple of an exact program, as far as costs between searched sizes are known.
 RATIO = 1.1

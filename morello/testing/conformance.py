@@ -364,10 +364,11 @@ class _Drawing:
         """Return a Spec in normal form that the kernel may accept; None for an invalid draw."""
         op = self._operation()
         shape = self._shape(op)
-        if op.refusal(shape, kinds) is not None:
+        declared = op.operands(len(shape))
+        if len(declared) != len(kinds) or op.refusal(shape, kinds) is not None:
             return None
         states: list[OperandState] = []
-        for one, pattern, dtype in zip(op.operands(len(shape)), self._kernel.operands, kinds, strict=True):
+        for one, pattern, dtype in zip(declared, self._kernel.operands, kinds, strict=True):
             state = self._state(one, pattern, dtype, shape, states)
             if state is None or not pattern.accepts(state, len(one.dims)):
                 return None

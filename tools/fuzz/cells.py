@@ -100,7 +100,7 @@ def text_of(row: PageRow, column: str, level: str) -> str:
     padded = "padding" in row.name or op.name == "Pad"
     # Parts are as long as the last dimension, and inputs together.
     part = re.search(r"\[of=(\d+)\]", row.name)
-    sizes = re.search(r"\[sizes=\[(\d+), (\d+)\]\]", row.name)
+    sizes = re.search(r"sizes=\[(\d+), (\d+)\]", row.name)
     whole = part[1] if part else str(int(sizes[1]) + int(sizes[2])) if sizes else None
     shape = f"1×{whole}" if whole else (PADDED if padded else SHAPES)[op.rank]
     inputs, _, output = column.rpartition(" → ")
