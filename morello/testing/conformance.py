@@ -41,6 +41,8 @@ _VOLUME = 4096
 _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
 #: Combinations of data types that are tried besides those that are all the same.
 _KINDS = 200
+#: Combinations of data types that are looked at: all those of few operands.
+_TRIED = 20_000
 #: Draws of a round; data types without a Spec in it are skipped if others have one.
 _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
@@ -324,14 +326,18 @@ class _Drawing:
 
     def _kinds(self) -> list[tuple[DType, ...]]:
         """Combinations of data types that the patterns allow, shuffled; some, if there are very many."""
-        known = self._target.dtypes
-        named = [[by_name(name, known) for name in one.dtypes] or known.values() for one in self._kernel.operands]
-        kinds = [one for one in itertools.product(*named) if "dtype" not in self._kernel.same or len({*one}) == 1]
-        self._rng.shuffle(kinds)
-        kinds = [one for one in kinds if self._may_be(one)]
-        alike = [one for one in kinds if len({*one}) == 1]
-        chosen = {*alike, *kinds[:_KINDS]}
-        return [one for one in kinds if one in chosen]
+        rng, known = self._rng, self._target.dtypes
+        named = [[by_name(name, known) for name in one.dtypes] or [*known.values()] for one in self._kernel.operands]
+        alike = [(dtype,) * len(named) for dtype in named[0] if all(dtype in one for one in named)]
+        others: list[tuple[DType, ...]] = []
+        if "dtype" not in self._kernel.same:
+            few = product(map(len, named)) <= _TRIED
+            others += itertools.product(*named) if few else (tuple(map(rng.choice, named)) for _ in range(_TRIED))
+            rng.shuffle(others)
+        found = (*filter(self._may_be, alike), *itertools.islice(filter(self._may_be, others), _KINDS))
+        kinds = [*dict.fromkeys(found)]
+        rng.shuffle(kinds)
+        return kinds
 
     def _may_be(self, kinds: tuple[DType, ...]) -> bool:
         """Return True if the operation takes these data types for some shape."""

@@ -140,7 +140,9 @@ def test_registers_and_features_are_rules_too(avx2):
 def test_a_kernel_refuses_specs_that_it_does_not_accept(name):
     """Specs of every third kernel, by each kernel for the operation, and by the others one of each operation."""
     target = installed().target(name, BASE)
-    specs = [spec for kernel in target.kernels[::3] for spec in accepted_specs(target, kernel, 1, 0)]
+    # Concats of other numbers of inputs than the named one are not drawn.
+    drawn = [one for one in target.kernels if not re.fullmatch(r"Concat\d", one.name)]
+    specs = [spec for kernel in drawn[::3] for spec in accepted_specs(target, kernel, 1, 0)]
     first = {spec.op: spec for spec in reversed(specs)}
     rules = set()
     for kernel in target.kernels:
