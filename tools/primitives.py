@@ -16,7 +16,7 @@ from pathlib import Path
 
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_spec
-from morello.ir.dtypes import ALL, BY_NAME, DType
+from morello.ir.dtypes import ALL, BY_NAME, INDICES, DType
 from morello.ir.layout import col_major, row_major
 from morello.ir.numbers import Num, product
 from morello.ir.ops import BY_NAME as OPERATIONS
@@ -258,11 +258,11 @@ def types_of(op: Operation) -> Types:
     """Return the data types that operands may have: all the same, and those in which inputs differ from the output."""
     found: Types = {str(one): (one,) * len(op.operands(len(usual(op)))) for one in ALL}
     if op.name == "Gather":
-        found |= {f"{one} · i32 → {one}": (one, BY_NAME["i32"], one) for one in ALL}
+        found |= {f"{one} · {index} → {one}": (one, index, one) for one in ALL for index in INDICES}
     elif isinstance(op, TopK):
-        found |= {f"{one} → {one} · i32": (one, one, BY_NAME["i32"]) for one in ALL if one != BY_NAME["i32"]}
+        found |= {f"{one} → {one} · {index}": (one, one, index) for one in ALL for index in INDICES if one != index}
     elif isinstance(op, Arg):
-        found |= {f"{one} → i32": (one, BY_NAME["i32"]) for one in ALL if one != BY_NAME["i32"]}
+        found |= {f"{one} → {index}": (one, index) for one in ALL for index in INDICES if one != index}
     elif op.name == "Move":
         found |= {f"{one} → {other}": (one, other) for one, other in itertools.permutations(ALL, 2)}
     else:

@@ -49,6 +49,11 @@ class DType:
         kind = self.numpy.kind
         return _IN_C.get(f"{kind}{self.bytes}", _IN_C.get(kind, _IN_C["u"])).format(8 * self.bytes)
 
+    @cached_property
+    def c_sums(self) -> str:
+        """Return the C type of sums and products: of integers an unsigned one, which wraps around."""
+        return self.wide.c_name if self.is_float else f"uint{max(32, 8 * self.bytes)}_t"
+
     @property
     def is_signed(self) -> bool:
         return self.numpy.kind not in "ub"
@@ -94,11 +99,13 @@ class DType:
 
     @cached_property
     def limits(self) -> tuple[float, float]:
-        """Return the smallest and largest finite value."""
+        """Return the smallest and largest finite value; those of integers are ints, as no float is exact for i64."""
         if self.is_bool:
             return 0, 1
-        info = self.info if self.is_float else np.iinfo(self.numpy)
-        return float(info.min), float(info.max)
+        if not self.is_float:
+            info = np.iinfo(self.numpy)
+            return int(info.min), int(info.max)
+        return float(self.info.min), float(self.info.max)
 
     @cached_property
     def has_infinity(self) -> bool:
@@ -121,14 +128,17 @@ U16 = DType("u16", np.uint16)
 I16 = DType("i16", np.int16)
 U32 = DType("u32", np.uint32)
 I32 = DType("i32", np.int32)
+I64 = DType("i64", np.int64)
 F32 = DType("f32", np.float32)
 BF16 = DType("bf16", ml_dtypes.bfloat16)
 F16 = DType("f16", np.float16)
 F64 = DType("f64", np.float64)
 
-ALL = (U8, I8, U16, I16, U32, I32, F32, BF16, F16, F64, BOOL)
+ALL = (U8, I8, U16, I16, U32, I32, I64, F32, BF16, F16, F64, BOOL)
 #: Morello's own data types. Those of plugins are in `Registry.dtypes` and `Target.dtypes`.
 BY_NAME = {dtype.name: dtype for dtype in ALL}
+#: The types of indices: operands and results that are numbers of rows.
+INDICES = (I32, I64)
 
 
 def by_name(name: str, known: Mapping[str, DType] = BY_NAME) -> DType:

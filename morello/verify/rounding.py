@@ -22,9 +22,10 @@ ShapedStage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
 
 @attrs.frozen(eq=False)
 class BoundedResult:
-    """The exact `values` (float64) of a result, the bound of the `error` of each, and the `magnitude` of its terms.
+    """The exact `values` of a result, the bound of the `error` of each, and the `magnitude` of its terms.
 
-    `largest_intermediate` bounds intermediate values, which may overflow; inputs that are not finite count as 0.
+    Values are float64, or int64 for integers. `largest_intermediate` bounds intermediate values, which may overflow;
+    inputs that are not finite count as 0.
     """
 
     dtype: DType
@@ -47,7 +48,7 @@ def bound_errors(
     *,
     flushes: bool = False,
 ) -> list[list[BoundedResult]]:
-    """Return the results of each stage for exact inputs (float64) of the given data types.
+    """Return the results of each stage for exact inputs (float64, or int64) of the given data types.
 
     `types` are the data types of the outputs of each stage. With `flushes`, subnormal numbers may be flushed to zero
     before and after a product. Raises SpecError if an operation with inexact inputs does not define how
@@ -77,7 +78,7 @@ def _stage(
     analysis = op.error_analysis
     # The widest output determines the type of the computation.
     widest = min(written, key=lambda dtype: dtype.unit_roundoff)
-    values = [one.values for one in given]
+    values = [one.values.astype(np.float64) if widest.is_float else one.values for one in given]
     errors = [one.error if analysis.copies else one.error + _conversion(one, widest) for one in given]
     kinds = [*(one.dtype for one in given), *written]
     finite = [np.where(np.isfinite(value), value, 0.0) for value in values]

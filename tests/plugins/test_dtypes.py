@@ -111,7 +111,7 @@ def test_arrays_hold_values_or_bits(registry: Registry) -> None:
         (DType("half", np.float16), "begins with f, i, u or bf and a digit"),
         (DType("f16", ml_dtypes.float8_e5m2), "Morello has f16"),
         (DType("f16x", np.float16), "Morello has f16"),
-        (DType("i64", np.int64), "floats of 8 or 16 bits"),
+        (DType("u64", np.uint64), "floats of 8 or 16 bits"),
         (DType("f8fnuz", ml_dtypes.float8_e4m3fnuz), "zeros of both signs"),
         (DType("f4", ml_dtypes.float4_e2m1fn), "floats of 8 or 16 bits"),
         ("f8", "data types are"),

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import I32, DType
+from morello.ir.dtypes import INDICES, DType
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, operand, parameter
 from morello.ir.ops.common import AnyRank, CopyErrors
 
@@ -18,7 +18,7 @@ class Gather(AnyRank):
     """out[..., i, ...] = table[..., indices[i], ...], with i along `dim`, by default the first.
 
     The iteration dimensions are those of out, then that of the table's rows. Negative indices count from the end; those
-    outside of the table are those of its first or last row. Table and out have the same type, indices are i32.
+    outside of the table are those of its first or last row. Table and out have the same type, indices are i32 or i64.
     """
 
     dim: int = parameter(int, default=0)
@@ -51,17 +51,16 @@ class Gather(AnyRank):
             message = f"dimension {self.dim} does not exist; out has 0 to {len(shape) - 2}"
             return SpecError(message, "choose one of them")
         table, indices, out = dtypes
-        if indices != I32:
-            return SpecError(f"indices are {indices}", "convert them to i32 with a Move first")
+        if indices not in INDICES:
+            return SpecError(f"indices are {indices}", "make them i32 or i64")
         if table == out:
             return None
         message = f"table is {table}, out {out}: both have the same type"
         return SpecError(message, "convert with a Move before or after it")
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
-        rows = inputs[1].astype(np.int64)
-        rows = np.where(rows < 0, rows + shape[-1], rows)
-        return [np.take(inputs[0], rows, axis=self.dim, mode="clip")]
+        rows = np.clip(inputs[1], -shape[-1], shape[-1] - 1).astype(np.int64)
+        return [np.take(inputs[0], rows, axis=self.dim)]
 
     @property
     def search_hints(self) -> SearchHints:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import I32, DType
+from morello.ir.dtypes import INDICES, DType
 from morello.ir.ops.base import (
     Arrays,
     ErrorAnalysis,
@@ -52,7 +52,7 @@ class Arg(Scan):
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if error := super().check(shape, dtypes):
             return error
-        return None if dtypes[1] == I32 else SpecError(f"out is {dtypes[1]}", "indices are i32: make it that")
+        return None if dtypes[1] in INDICES else SpecError(f"out is {dtypes[1]}", "make it i32 or i64, as indices are")
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         pick = np.argmax if self.sign > 0 else np.argmin
@@ -61,14 +61,14 @@ class Arg(Scan):
 
 @attrs.frozen(cache_hash=True)
 class ArgMax(Arg):
-    """out = the index along `dim` of the largest value of src, an i32."""
+    """out = the index along `dim` of the largest value of src, an i32 or i64."""
 
     sign: ClassVar[int] = 1
 
 
 @attrs.frozen(cache_hash=True)
 class ArgMin(Arg):
-    """out = the index along `dim` of the smallest value of src, an i32."""
+    """out = the index along `dim` of the smallest value of src, an i32 or i64."""
 
     sign: ClassVar[int] = -1
 
@@ -135,7 +135,7 @@ def _check_k(op: Operation, _field: object, k: int) -> None:
 
 @attrs.frozen(cache_hash=True)
 class TopK(Scan):
-    """values = the k largest values of src along `dim`, largest first; indices = where they are, i32.
+    """values = the k largest values of src along `dim`, largest first; indices = where they are, i32 or i64.
 
     Equal values keep their order, and NaN comes before all others. Values have the type of src.
     """
@@ -155,15 +155,17 @@ class TopK(Scan):
         if self.k > shape[self.axis(len(shape))]:
             message = f"it picks {self.k} of {shape[self.axis(len(shape))]} values"
             return SpecError(message, "make k smaller")
-        if dtypes[1] == dtypes[0] and dtypes[2] == I32:
+        if dtypes[1] == dtypes[0] and dtypes[2] in INDICES:
             return None
         message = f"values are {dtypes[1]} and indices {dtypes[2]}"
-        return SpecError(message, f"values have the type of src, {dtypes[0]}, and indices are i32")
+        return SpecError(message, f"values have the type of src, {dtypes[0]}, and indices are i32 or i64")
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         axis, values = self.axis(len(shape)), inputs[0]
         number = values == values
-        order = np.lexsort((-np.where(number, values, 0), number), axis=axis)
+        # The smallest integer has no negative.
+        down = np.negative if values.dtype.kind == "f" else np.invert
+        order = np.lexsort((down(np.where(number, values, 0)), number), axis=axis)
         indices = np.take(order, range(self.k), axis)
         return [np.take_along_axis(values, indices, axis), indices]
 

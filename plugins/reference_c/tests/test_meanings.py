@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from morello.api.kernel import Kernel
 from morello.build.toolchain import Compiler
-from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U16, U32, DType
+from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, I64, U16, U32, DType
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_major
 from morello.ir.ops import by_name
 from morello.plugins import Target
@@ -104,7 +104,7 @@ def test_floats_round_to_the_nearest_bf16(make: Make) -> None:
     assert np.array_equal(got, expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtypes", [(I32, I32, I32), (U16, U16, I8), (U16, U16, U32), (I16, I16, I16)])
+@pytest.mark.parametrize("dtypes", [(I32, I32, I32), (U16, U16, I8), (U16, U16, U32), (I16, I16, I16), (I64, I64, I64)])
 def test_integers_overflow_without_undefined_behaviour(
     make: Make, compiler: Compiler, dtypes: tuple[DType, ...]
 ) -> None:

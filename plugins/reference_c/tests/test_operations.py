@@ -7,7 +7,7 @@ import math
 import ml_dtypes
 import pytest
 
-from morello.ir.dtypes import ALL, BF16, BOOL, F16, F32, F64, I32, DType
+from morello.ir.dtypes import ALL, BF16, BOOL, F16, F32, F64, I32, I64, DType
 from morello.ir.impl import Node
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation
@@ -106,11 +106,11 @@ def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
     if op.only_types is not None:
         return [op.only_types]
     if isinstance(op, Gather):
-        return [(dtype, I32, dtype) for dtype in ALL]
+        return [(F32, I64, F32), *((dtype, I32, dtype) for dtype in ALL)]
     if isinstance(op, TopK):
-        return [(dtype, dtype, I32) for dtype in ALL if not dtype.is_bool]
+        return [(F32, F32, I64), *((dtype, dtype, I32) for dtype in ALL if not dtype.is_bool)]
     if isinstance(op, Arg):
-        return [(dtype, I32) for dtype in ALL if not dtype.is_bool]
+        return [(F32, I64), *((dtype, I32) for dtype in ALL if not dtype.is_bool)]
     same = (*(ALL if op.name in BY_SIGN else (F32, BF16, ALL[1], F16, F64)), *FP8)
     found = [(dtype,) * count for dtype in same]
     if count > 1:

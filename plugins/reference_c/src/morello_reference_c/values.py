@@ -28,7 +28,7 @@ class Value:
     @property
     def type_of_sums(self) -> str:
         """Return the C type in which values for this operand are computed."""
-        return self.dtype.wide.c_name if self.dtype.is_float else "uint32_t"
+        return self.dtype.c_sums
 
     @property
     def stride_names(self) -> list[str]:

@@ -9,6 +9,7 @@ from morello.plugins import Microkernel, OperandPattern, touching
 NEAR = ("RF", "L1")
 #: The levels of a core that hold tensors in memory.
 MEMORIES = ("L1", "L2", "L3", "GL")
+#: Integers that vector kernels of products take.
 INTEGERS = ("u8", "i8", "u16", "i16", "u32", "i32")
 #: Data types by their bytes.
 DTYPES_OF = {1: ("u8", "i8", "bool"), 2: ("u16", "i16", "bf16", "f16"), 4: ("f32", "u32", "i32")}

@@ -192,8 +192,8 @@ def _of_values(site: KernelSite) -> str:
     dtype = site.spec.states[2].dtype
     if dtype.is_float:
         return "{out} + ({image}) * ({filters})" if accumulates(site.spec) else "({image}) * ({filters})"
-    total = "(uint32_t)({image}) * (uint32_t)({filters})"
-    return computed(f"(uint32_t){{out}} + {total}" if accumulates(site.spec) else total, dtype)
+    total = f"({dtype.c_sums})({{image}}) * ({dtype.c_sums})({{filters}})"
+    return computed(f"({dtype.c_sums}){{out}} + {total}" if accumulates(site.spec) else total, dtype)
 
 
 SCALARS = (

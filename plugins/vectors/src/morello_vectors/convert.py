@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from morello.codegen.float_bits import ODD_FLOAT, bits_to_float, facts, float_to_bits
 from morello.ir.dtypes import BF16, F16, F32, F64, I32, U16, U32, DType
-from morello.ir.dtypes import by_name as dtype_named
 from morello.kernels.site import KernelSite, OperandSite
 from morello_vectors.instructions import instructions
 
@@ -62,7 +61,7 @@ _BITS_OF_FLOATS = """static inline {narrow} {name}({wide} v) {{
 
 def unsigned(dtype: DType) -> DType:
     """Return the unsigned type of the same size: its arithmetic wraps around, that of signed ones may not in C."""
-    return dtype_named(f"u{8 * dtype.bytes}")
+    return DType(f"u{8 * dtype.bytes}", f"u{dtype.bytes}")
 
 
 def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
@@ -114,7 +113,8 @@ def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: i
     if source.bytes < out.bytes and not out.is_float:
         return instructions(site).widened(site, value, source, out, values)
     if source.bytes > 2 * out.bytes:
-        return vector_as(site, vector_as(site, value, source, U16, values), U16, out, values)
+        half = DType(f"u{4 * source.bytes}", f"u{source.bytes // 2}")
+        return vector_as(site, vector_as(site, value, source, half, values), half, out, values)
     return f"__builtin_convertvector({value}, {kind})"
 
 

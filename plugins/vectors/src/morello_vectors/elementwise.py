@@ -12,7 +12,7 @@ from math import inf
 from string import Template
 from typing import Any
 
-from morello.ir.dtypes import ALL, BOOL, F32, F64, I32, DType
+from morello.ir.dtypes import BOOL, F32, F64, I32, DType
 from morello.ir.ops import BY_NAME
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Pow, PRelu, Sub
@@ -143,7 +143,7 @@ def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
     sign = _SIGNS[op]
     if dtype.is_float:
         return f"{a} {sign} {b}"
-    return computed(f"(uint32_t)({a}) {sign} (uint32_t)({b})", dtype)
+    return computed(f"({dtype.c_sums})({a}) {sign} ({dtype.c_sums})({b})", dtype)
 
 
 def _binary(site: KernelSite) -> str:
@@ -242,8 +242,8 @@ def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: s
     sign = _SIGNS[op]
     if dtype.is_float or not dtype.is_signed:
         return f"{a} {sign} {b}"
-    unsigned = site.vector_type(next(one for one in ALL if one.name == f"u{8 * dtype.bytes}"), values)
-    return f"({site.vector_type(dtype, values)})(({unsigned}){a} {sign} ({unsigned}){b})"
+    wraps = site.vector_type(unsigned(dtype), values)
+    return f"({site.vector_type(dtype, values)})(({wraps}){a} {sign} ({wraps}){b})"
 
 
 def _vector_binary(place: Place) -> str:

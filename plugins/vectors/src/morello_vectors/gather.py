@@ -75,7 +75,7 @@ GATHERS = (
     Microkernel(
         name="GatherRows",
         op=Gather,
-        operands=(_MEMORY, attrs.evolve(_MEMORY, dtypes=("i32",)), _MEMORY),
+        operands=(_MEMORY, attrs.evolve(_MEMORY, dtypes=("i32", "i64")), _MEMORY),
         when=_fits,
         cost=_cost,
         emit=_emit,

@@ -20,7 +20,7 @@ _NARROW, _WIDE = "u8/i8/u16/i16/bf16", "u16/i16/u32/i32/f32"
 def _mult_add(site: KernelSite) -> str:
     lhs, rhs, out = (state.dtype for state in site.spec.states)
     if not out.is_float:
-        return "{out} = ({out_type})((uint32_t){out} + (uint32_t){lhs} * (uint32_t){rhs});"
+        return f"{{out}} = ({out.c_name})(({out.c_sums}){{out}} + ({out.c_sums}){{lhs}} * ({out.c_sums}){{rhs}});"
     wide = out.wide
     product = f"{scalar_as(site, '{lhs}', lhs, wide)} * {scalar_as(site, '{rhs}', rhs, wide)}"
     if out == wide:

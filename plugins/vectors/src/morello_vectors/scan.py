@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from string import Template
 
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import I64, DType
 from morello.ir.numbers import Mask, Num, ceil_div, product
 from morello.ir.ops.binary import Add
 from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum, TopK
@@ -25,7 +25,7 @@ _COLUMNS, _LANES = 64, 32
 
 _ARG = Template("""\
 static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t width,
-                  $kind *restrict best, int32_t *restrict at) {
+                  $kind *restrict best, $index *restrict at) {
     for (ptrdiff_t c = 0; c < width; ++c) {
         best[c] = $first;
         at[c] = 0;
@@ -35,13 +35,13 @@ static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count,
             const $kind v = $value, b = best[c];
             const int better = $better;
             best[c] = better ? v : b;
-            at[c] = better ? (int32_t)i : at[c];
+            at[c] = better ? ($index)i : at[c];
         }
 }""")
 #: The values so far are kept in order where they go.
 _TOP = Template("""\
 static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t k,
-                  $type *restrict values, ptrdiff_t step, int32_t *restrict at, ptrdiff_t next) {
+                  $type *restrict values, ptrdiff_t step, $index *restrict at, ptrdiff_t next) {
     ptrdiff_t held = 0;
     for (ptrdiff_t i = 0; i < count; ++i) {
         const $kind v = $value;
@@ -57,7 +57,7 @@ static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count,
             at[j * next] = at[(j - 1) * next];
         }
         values[j * step] = from[i * stride];
-        at[j * next] = (int32_t)i;
+        at[j * next] = ($index)i;
     }
 }""")
 _SUMS = Template("""\
@@ -82,13 +82,14 @@ def _better(sign: int, dtype: DType, v: str, b: str) -> str:
 
 def _arg(site: KernelSite) -> str:
     """Return the C function that finds the best of each of several columns."""
-    op, dtype = site.spec.op, site.spec.states[0].dtype
+    op, (dtype, index) = site.spec.op, (state.dtype for state in site.spec.states)
     assert isinstance(op, Arg)
-    name, kind = f"{op.name.lower()}_{dtype}", dtype.wide
+    name, kind = f"{op.name.lower()}_{dtype}_{index}", dtype.wide
     text = _ARG.substitute(
         name=name,
         type=dtype.c_name,
         kind=kind.c_name,
+        index=index.c_name,
         first=scalar_as(site, "from[c]", dtype, kind),
         value=scalar_as(site, "from[i * stride + c]", dtype, kind),
         better=_better(op.sign, dtype, "v", "b"),
@@ -122,7 +123,7 @@ def _arg_columns(site: KernelSite) -> None:
 def _arg_row(site: KernelSite) -> None:
     """Find the best of each of several columns of a row, then the first of the best of these."""
     spec, source, out = site.spec, site.operand(0), site.operand(1)
-    op, dtype = spec.op, spec.states[0].dtype
+    op, dtype, integer = spec.op, spec.states[0].dtype, spec.states[1].dtype.c_name
     assert isinstance(op, Arg)
     count, kind = int(spec.shape[_axis(spec)]), dtype.wide
     best, at, row, c, v = (site.fresh(name) for name in ("best", "at", "row", "c", "v"))
@@ -133,10 +134,10 @@ def _arg_row(site: KernelSite) -> None:
     site.line("{")
     site.line(f"    const {dtype.c_name} *const {row} = {source.pointer()};")
     site.line(f"    {kind.c_name} {best}[{_LANES}];")
-    site.line(f"    int32_t {at}[{_LANES}];")
+    site.line(f"    {integer} {at}[{_LANES}];")
     site.line(f"    {_arg(site)}({row}, {_LANES}, {count // _LANES}, {_LANES}, {best}, {at});")
     site.line(f"    {index} *= {_LANES};")
-    site.line(f"    for (int32_t {c} = 1; {c} < {_LANES}; ++{c}) {{")
+    site.line(f"    for ({integer} {c} = 1; {c} < {_LANES}; ++{c}) {{")
     site.line(f"        const {kind.c_name} {v} = {best}[{c}];")
     place = f"{at}[{c}] * {_LANES} + {c}"
     site.line(f"        if (({better}) | (({equal}) & ({place} < {index}))) {{")
@@ -145,7 +146,7 @@ def _arg_row(site: KernelSite) -> None:
     site.line("        }")
     site.line("    }")
     if whole < count:
-        site.line(f"    for (int32_t {c} = {whole}; {c} < {count}; ++{c}) {{")
+        site.line(f"    for ({integer} {c} = {whole}; {c} < {count}; ++{c}) {{")
         site.line(f"        const {kind.c_name} {v} = {scalar_as(site, f'{row}[{c}]', dtype, kind)};")
         site.line(f"        if ({better}) {{")
         site.line(f"            {first} = {v};")
@@ -187,19 +188,20 @@ def _cumsum(site: KernelSite) -> None:
 
 
 def _top(site: KernelSite) -> None:
-    spec, axis, dtype = site.spec, _axis(site.spec), site.spec.states[0].dtype
+    spec, axis, dtype, index = site.spec, _axis(site.spec), site.spec.states[0].dtype, site.spec.states[2].dtype
     assert isinstance(spec.op, TopK)
-    kind = dtype.wide
+    name, kind = f"top_{dtype}_{index}", dtype.wide
     text = _TOP.substitute(
-        name=f"top_{dtype}",
+        name=name,
         type=dtype.c_name,
+        index=index.c_name,
         kind=kind.c_name,
         value=scalar_as(site, "from[i * stride]", dtype, kind),
         last=scalar_as(site, "values[held ? (held - 1) * step : 0]", dtype, kind),
         before=scalar_as(site, "values[(j - 1) * step]", dtype, kind),
         better=_better(1, dtype, "v", "b"),
     )
-    (source, *found), name = (site.operand(number) for number in range(3)), site.helper(f"top_{dtype}", text)
+    (source, *found), name = (site.operand(number) for number in range(3)), site.helper(name, text)
     outs = ", ".join(f"{one.pointer()}, {one.stride(axis)}" for one in found)
     site.line(f"{name}({source.pointer()}, {source.stride(axis)}, {spec.shape[axis]}, {spec.op.k}, {outs});")
 
@@ -227,11 +229,16 @@ def _row(spec: LogicalSpec) -> Mask:
     return (_columns(spec) == 1) & (spec.shape[_axis(spec)] >= 2 * _LANES)
 
 
+def _bytes(spec: LogicalSpec) -> int:
+    """Return the size of a lane: that of the values, or of indices or sums of 64 bits."""
+    return max(spec.states[0].dtype.wide.bytes, I64.bytes * (spec.states[1].dtype == I64))
+
+
 def _cost(widest: int, half_cycles: int, latency: int) -> Callable[[LogicalSpec, Machine], Num]:
     """Return costs of columns: half cycles for each vector of a place, or at least the latency of a place."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        each = half_cycles * ceil_div(_columns(spec) * spec.states[0].dtype.wide.bytes, widest) + latency
+        each = half_cycles * ceil_div(_columns(spec) * _bytes(spec), widest) + latency
         return touching()(spec, machine) + HALF_CYCLE * (each * spec.shape[_axis(spec)] + 16)
 
     return cost
@@ -239,7 +246,7 @@ def _cost(widest: int, half_cycles: int, latency: int) -> Callable[[LogicalSpec,
 
 def _row_cost(widest: int) -> Callable[[LogicalSpec, Machine], Num]:
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        vectors = ceil_div(spec.shape[_axis(spec)] * spec.states[0].dtype.wide.bytes, widest)
+        vectors = ceil_div(spec.shape[_axis(spec)] * _bytes(spec), widest)
         return touching()(spec, machine) + HALF_CYCLE * (6 * vectors + 6 * _LANES)
 
     return cost

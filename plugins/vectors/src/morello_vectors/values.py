@@ -1,7 +1,7 @@
 """Single values in C: reading an operand as the type of the computation, and storing a result.
 
 Floats are computed as `float` or wider, f64 as `double`, and results are rounded to nearest, ties to even. Integers are
-computed as `uint32_t`, which wraps around without undefined behaviour.
+computed as unsigned ones of at least 32 bits, which wrap around without undefined behaviour.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def line(expression: str | Callable[[KernelSite], str]) -> Template:
 
 
 def computed(expression: str, dtype: DType) -> str:
-    """Return a result of `float`, `double` or `uint32_t` as what `write` stores."""
+    """Return a result of `DType.c_sums` as what `write` stores."""
     return f"({dtype.wide.c_name})({expression})"
 
 
@@ -101,8 +101,9 @@ def literal(value: float | int, dtype: DType) -> str:
         value = value if dtype.has_infinity else min(max(value, low), high)
         return f"{dtype.bits(value):#0{2 * dtype.bytes + 2}x}"
     if not dtype.is_float:
-        # The smallest int has no literal of its own.
-        return f"({dtype.c_name}){int(value)}" if int(value) != -(2**31) else "INT32_MIN"
+        # The smallest integers have no literals of their own.
+        smallest = dtype.bytes >= 4 and dtype.is_signed and value == dtype.limits[0]
+        return f"INT{8 * dtype.bytes}_MIN" if smallest else f"({dtype.c_name}){int(value)}"
     if math.isinf(value):
         return f"{'-' if value < 0 else ''}__builtin_inf{'f' if dtype == F32 else ''}()"
     return f"{float(value).hex()}{'f' if dtype == F32 else ''}"

@@ -1,8 +1,8 @@
 """The meaning of each operation in C: a new operation is one more function here and its line in `MEANINGS`.
 
 Sums of floats are computed as float, or double for f64, functions like exp as double, and results are rounded to the
-output's type once, at the end. Integers are computed as uint32_t, which wraps around without undefined behaviour; every
-integer type there is takes its value modulo its own size.
+output's type once, at the end. Integers are computed as unsigned ones of at least 32 bits, which wrap around without
+undefined behaviour; every integer type takes their value modulo its own size.
 """
 
 from __future__ import annotations

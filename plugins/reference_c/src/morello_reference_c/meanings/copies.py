@@ -70,7 +70,10 @@ def _constant(out: Value, value: float) -> str:
         return f"{out.dtype.bits(value):#x}"
     if math.isinf(value):
         return f"{'-' * (value < 0)}INFINITY"
-    return f"{value.hex()}{'f' if out.dtype == F32 else ''}" if out.dtype.is_float else str(int(value))
+    if out.dtype.is_float:
+        return f"{value.hex()}{'f' if out.dtype == F32 else ''}"
+    # The smallest integer of C has no literal.
+    return "INT64_MIN" if value == -(2.0**63) else str(int(value))
 
 
 def gather(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:

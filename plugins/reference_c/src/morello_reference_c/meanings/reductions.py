@@ -49,7 +49,7 @@ def arg(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequ
     body = [f"{kind} value = {source.read(kind, *dims)};", f"if ({better}) {{", "    best = value;"]
     body += [f"    index = {dims[axis]};", "}"]
     head = [f"{kind} best = {source.read(kind, *point)};", "ptrdiff_t index = 0;"]
-    return [*head, *loop(dims[axis], shape[axis], *body), f"{out.element(*point)} = (int32_t)index;"]
+    return [*head, *loop(dims[axis], shape[axis], *body), f"{out.element(*point)} = ({out.dtype.c_name})index;"]
 
 
 def cumsum(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
@@ -73,7 +73,7 @@ def top(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequ
     before = f"a > b || (a == b && m < {dims[axis]}){nan.format(dims[axis])}"
     count = [f"{kind} a = {source.read(kind, *other)};", f"place += {before};"]
     body = ["ptrdiff_t place = 0;", f"{kind} b = {source.read(kind, *dims)};", *loop("m", shape[axis], *count)]
-    results = zip(outs, (source.element(*dims), f"(int32_t){dims[axis]}"), strict=True)
+    results = zip(outs, (source.element(*dims), f"({outs[1].dtype.c_name}){dims[axis]}"), strict=True)
     stores = [f"    {out.element(*place)} = {value};" for out, value in results]
     return loop(dims[axis], shape[axis], *body, f"if (place < {op.k}) {{", *stores, "}")
 
