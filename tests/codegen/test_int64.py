@@ -75,6 +75,8 @@ def test_graphs_with_floats_compare_exactly() -> None:
     stages = "out = And(less, equal), less = Less(x, y), equal = Equal(i, j)"
     kernel = compiled(f"Compose([{stages}], [{operands}])")
     assert kernel.check().worst == 0
+    places = compiled("Compose([ArgMax, Neg], [(9×40, f32, GL), (9×1, i64, GL)])")
+    assert places.check().worst == 0
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ class Operation(ABC):
 
     @property
     def makes(self) -> DType | None:
-        """Return the data type of results, whatever the operands are; None for types that operands decide."""
+        """Return the data type of intermediates, whatever the operands are; None for types that operands decide."""
         return None
 
     def refusal(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:

@@ -230,7 +230,7 @@ class Compose(Operation):
         of truth values or indices are floats, or of the first operand's type. Operations and operands are those of the
         piece.
         """
-        if stage in self.outputs:
+        if not stage or stage in self.outputs:
             return dtypes[self._result_of[~stage]]
         stages, operands = self._together(stage)
         dtypes = [dtypes[at] for at in operands]
@@ -238,13 +238,13 @@ class Compose(Operation):
             return made
         read_as = self._read_as(stage)
         output = read_as or dtypes[-1]
-        if stage and not read_as and (output.is_bool or self.stages[stages[0]].op.makes):
+        if not read_as and (output.is_bool or self.stages[stages[0]].op.makes):
             numbers = [dtype for dtype in dtypes if not dtype.is_bool]
             floats = any(dtype.is_float for dtype in numbers)
             return widest(dtypes) if floats else numbers[0] if numbers else output
         kinds = [self.stages[one].op.only_types for one in stages]
         wide = any(kind is not None and kind[-1] == F32 for kind in kinds) or not {F32, F64}.isdisjoint(dtypes)
-        return widest(dtypes) if stage and output.is_float and wide else output
+        return widest(dtypes) if output.is_float and wide else output
 
     @property
     def _result_of(self) -> dict[int, int]:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import INDICES, DType
+from morello.ir.dtypes import I32, INDICES, DType
 from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, operand, parameter
 from morello.ir.ops.common import AnyRank, CopyErrors
 

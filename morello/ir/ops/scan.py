@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from morello.errors import SpecError
-from morello.ir.dtypes import INDICES, DType
+from morello.ir.dtypes import I32, INDICES, DType
 from morello.ir.ops.base import (
     Arrays,
     ErrorAnalysis,
