@@ -22,6 +22,8 @@ Arrays = Sequence[np.ndarray]
 class Named:
     """A named graph on b×m×n: its equations, of `out` and inputs `a`, `b`, ..., and its meaning in numpy.
 
+    Those of graphs on more dimensions are empty.
+
     `shapes` are those of its inputs, in terms of (b, m, n), and of the output.
     """
 
@@ -38,6 +40,12 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     scores = np.exp(q @ k / np.sqrt(q.shape[-1]))
     return scores / scores.sum(-1, keepdims=True) @ v
+
+
+def windows(x: np.ndarray) -> np.ndarray:
+    """Return the sums of windows of 4 channels: the two before, the channel itself and the one after."""
+    padded = np.pad(x, ((0, 0), (0, 0), (2, 1), (0, 0)))
+    return sum((padded[:, :, at : at + x.shape[2]] for at in range(4)), np.zeros(()))
 
 
 GRAPHS = {
@@ -89,6 +97,12 @@ GRAPHS = {
         lambda b, m, n: [(b, m, n), (b, m, n)],
         lambda x: x - np.log(np.exp(x).sum(1, keepdims=True)),
     ),
+    "LocalResponseNorm": Named(
+        "LocalResponseNorm[size=4, alpha=0.5, beta=0.75, k=2]",
+        "",
+        lambda b, m, n: [(1, b, m, n), (1, b, m, n)],
+        lambda x: x / (2 + 0.5 / 4 * windows(x**2)) ** 0.75,
+    ),
     "L1Norm": Named(
         "L1Norm",
         "out = Sum(p), p = Abs(a)",
@@ -133,7 +147,7 @@ def test_a_named_graph_is_its_equations(seed: int, avx2: Target) -> None:
     operands: dict[str, tuple[int, ...]] = {"x0": (b, m, n)}
     for number in range(rng.randint(2, 4)):
         inputs, out = [f"x{number}"], f"x{number + 1}"
-        kind = rng.choice(["Relu", *GRAPHS])
+        kind = rng.choice(["Relu", *(each for each, one in GRAPHS.items() if one.equations)])
         if kind == "Relu":
             short.append(f"{out} = Relu({inputs[0]})")
             long.append(short[-1])
@@ -161,7 +175,7 @@ def test_a_named_graph_is_its_equations(seed: int, avx2: Target) -> None:
 def test_its_meaning(name: str, avx2: Target) -> None:
     named, rng = GRAPHS[name], np.random.default_rng(0)
     shapes = named.shapes(2, 3, 8)
-    dims = (2, 3, 3, 8, 4) if name == "Attention" else (2, 3, 8)
+    dims = (2, 3, 3, 8, 4) if name == "Attention" else shapes[0]
     spec, signature = parse_signed(f"{named.text}({'×'.join(map(str, dims))}{', GL' * len(shapes)})", avx2)
     assert signature is not None
     logical = spec.logical

@@ -180,14 +180,22 @@ def test_dimensions_used_in_several_ways_stay_whole() -> None:
 
 
 def test_sizes_that_must_agree() -> None:
+    stages = [ComposeStage(Add(), 4, (~1, ~2)), *(ComposeStage(Conv(), 7, (0, filters)) for filters in (1, 2))]
+    op = arranged(stages).compose
+    dtypes, sizes = [F32] * 4, dict.fromkeys(op.dims(op.rank), 3)
+    assert op.check(tuple(sizes.values()), dtypes) is None
+    refused = op.check(tuple({**sizes, "fw2": 2}.values()), dtypes)
+    assert refused
+    assert refused.message == "image1 is needed with size 5 and with size 4"
+
+
+def test_sizes_that_follow_from_others_are_no_dimensions() -> None:
     stages = [ComposeStage(Add(), 4, (~1, 0)), ComposeStage(Conv(padding=1), 7, (0, 1))]
     op = arranged(stages).compose
-    dtypes = [F32] * 3
-    assert op.check((1, 2, 5, 6, 3, 3), dtypes) is None
-    refused = op.check((1, 2, 5, 6, 3, 2), dtypes)
-    assert refused
-    assert refused.message == "rhs0 is needed with size 6 and with size 5"
-    assert [one.shape((1, 2, 5, 6, 3, 3)) for one in op.operands(6)][:2] == [(1, 2, 5, 6), (2, 2, 3, 3)]
+    # c is f, and the image has the size of out if the filters are 3×3.
+    assert op.dims(op.rank) == ("i0_0", "i1_0", "i2_0", "i3_0")
+    assert op.untiled(op.rank) == (1, 2, 3)
+    assert [one.shape((1, 2, 5, 6)) for one in op.operands(4)][:2] == [(1, 2, 5, 6), (2, 2, 3, 3)]
 
 
 def test_other_outputs_share_dimensions_and_no_tile_writes_them_twice() -> None:

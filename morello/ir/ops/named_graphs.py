@@ -16,6 +16,7 @@ from morello.ir.ops.compose import Arranged, Compose, ComposeStage, arranged
 from morello.ir.ops.functions import Function
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
+from morello.ir.ops.pool import AvgPool
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Rsqrt, Scale, Shift
@@ -35,6 +36,10 @@ def _no_negative(value: Value) -> float | None:
     return found if (found := _number(value)) is not None and found >= 0 else None
 
 
+def _size(value: Value) -> int | None:
+    return value if type(value) is int and value > 0 else None
+
+
 def _dimensions(value: Value) -> tuple[int, ...] | None:
     found = value if isinstance(value, tuple) else (value,) if type(value) is int else ()
     return found if found and min(found) >= 0 and [*found] == sorted({*found}) else None
@@ -44,6 +49,8 @@ def _dimensions(value: Value) -> tuple[int, ...] | None:
 _PARAMETERS: dict[str, tuple[Callable[[Value], float | tuple[int, ...] | None], str, str]] = {
     "eps": (_no_negative, "a number of at least 0", "eps=1e-5"),
     "scale": (_number, "a number", "scale=0.125"),
+    **dict.fromkeys(("alpha", "beta", "k"), (_number, "a number", "alpha=1e-4, beta=0.75, k=1")),
+    "size": (_size, "a number of channels", "size=5"),
     "dim": (_dimensions, "a dimension, from 0, or an ascending list of them", "dim=1"),
 }
 
@@ -238,6 +245,13 @@ def _batch_norm(make: Make, rank: int, x: int, gamma: int, beta: int, mean: int,
     make(Add(over=over), make(Mul(over=over), make(Sub(over=over), x, mean), factor), beta)
 
 
+def _local_response_norm(make: Make, _rank: int, x: int, size: int, alpha: float, beta: float, k: float) -> None:
+    padding = (size // 2, 0, (size - 1) // 2, 0)
+    means = make(AvgPool(padding=padding, count_include_pad=True), make(Mul(), x, x), rank=6)
+    base = make(Shift(by=k), make(Scale(by=alpha), means))
+    make(Mul(), x, make(Exp(), make(Scale(by=-beta), make(Function("Log"), base))))
+
+
 def _rotary(make: Make, _rank: int, x0: int, x1: int, cos: int, sin: int) -> tuple[int, ...]:
     by = Mul(over=(0,))
     y0 = make(Sub(), make(by, x0, cos), make(by, x1, sin))
@@ -261,6 +275,13 @@ NAMED_GRAPHS: Mapping[str, NamedGraph] = {
         NamedGraph("L1Norm", ("x", "out"), _l1_norm, _DIM),
         _OfAll("L2Norm", ("x", "out"), _l2_norm, _DIM),
         _OfAll("LogSumExp", ("x", "out"), _log_sum_exp, _DIM),
+        NamedGraph(
+            "LocalResponseNorm",
+            ("x", "out"),
+            _local_response_norm,
+            (("size", 5), ("alpha", 1e-4), ("beta", 0.75), ("k", 1.0)),
+            (*"bgcp",),
+        ),
         _Attention("Attention", ("q", "k", "v", "out"), _attention, (("scale", 1.0),), (*"bmned",)),
     )
 }

@@ -137,8 +137,8 @@ class _Maker:
     origins: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     parents: list[int] = attrs.field(factory=list[int])
     whole: set[int] = attrs.field(factory=set[int])
-    #: Dimensions of size 1, which are none of the Compose.
-    single: set[int] = attrs.field(factory=set[int])
+    #: The sizes, less 1, of dimensions that can have no other; they are none of the Compose.
+    fixed: dict[int, int] = attrs.field(factory=dict[int, int])
     unified: set[int] = attrs.field(factory=set[int])
     agreements: list[Agreement] = attrs.field(factory=list[Agreement])
 
@@ -182,21 +182,25 @@ class _Maker:
             first, second = sorted((extent.terms[0][0], other.terms[0][0]))
             self.parents[second] = first
             self.unified.update((first, second))
-        elif Extent(()) in (extent, other) and (extent.is_dimension or other.is_dimension):
-            self.single.update(dim for dim, _ in extent.terms + other.terms)
         else:
+            apart = merged((*extent.terms, *((dim, -c) for dim, c in other.terms)))
+            if len(apart) == 1:
+                (dim, c), less = apart[0], extent.less - other.less
+                if less % c == 0 and less // c >= 0:
+                    self.fixed[dim] = less // c
             self.whole.update(dim for dim, _ in extent.terms + other.terms)
             self.agreements.append(Agreement(tensor, extent, other))
 
     def _renamed(self, extent: Extent) -> Extent:
-        pairs = ((self._find(dim), c) for dim, c in extent.terms)
-        return Extent(merged((dim, c) for dim, c in pairs if dim not in self.single), extent.less)
+        pairs = [(self._find(dim), c) for dim, c in extent.terms]
+        less = extent.less - sum(c * self.fixed.get(dim, 0) for dim, c in pairs)
+        return Extent(merged((dim, c) for dim, c in pairs if dim not in self.fixed), less)
 
     def wiring(
         self, stages: Sequence[ComposeStage], stage_dims: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
         """Return the result, with dimensions numbered in order of creation."""
-        roots = [dim for dim, parent in enumerate(self.parents) if dim == parent and dim not in self.single]
+        roots = [dim for dim, parent in enumerate(self.parents) if dim == parent and dim not in self.fixed]
         number = {dim: index for index, dim in enumerate(roots)}
 
         def final(dims: Sequence[Extent]) -> tuple[Extent, ...]:
@@ -204,7 +208,7 @@ class _Maker:
             return tuple(Extent(merged((number[dim], c) for dim, c in one.terms), one.less) for one in renamed)
 
         def numbers(dims: Iterable[int]) -> set[int]:
-            return {number[root] for root in map(self._find, dims) if root not in self.single}
+            return {number[root] for root in map(self._find, dims) if root not in self.fixed}
 
         final_dims = tuple(map(final, stage_dims))
         whole, unified = numbers(self.whole), numbers(self.unified)
