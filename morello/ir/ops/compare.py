@@ -69,12 +69,10 @@ class Truth(Binary):
 
 @attrs.frozen(cache_hash=True, kw_only=True)
 class Comparison(Truth):
-    """out = whether lhs compares so with rhs. Both are floats, or of one integer type. NaN differs from all values."""
+    """out = whether lhs compares so with rhs. Both are floats, or of one other type. NaN differs from all values."""
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         lhs, rhs, _ = dtypes
-        if lhs.is_bool or rhs.is_bool:
-            return SpecError("it compares numbers, not bool", "Xor is whether two truth values differ")
         if lhs != rhs and not (lhs.is_float and rhs.is_float):
             return SpecError(f"{lhs} and {rhs} do not compare", "convert one with a Move first")
         return super().check(shape, dtypes)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Arrays, Operation, Shape
 from morello.ir.ops.common import Accumulating, ErrorsOfChoices, as_type
@@ -30,13 +31,23 @@ class Extremum(Accumulating, Reduction):
         best = self.better.reduce(values, axis=self.axes(len(shape)), keepdims=True)
         return [self.better(best, inputs[1]) if self.accumulate else best]
 
+    @property
+    def takes_bool(self) -> bool:
+        return True
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        source, out = dtypes
+        if source.is_bool != out.is_bool:
+            return SpecError(f"it chooses among {source} for {out}", "make both bool, or neither")
+        return super().check(shape, dtypes)
+
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (Fill(self.worst),)
 
 
 @attrs.frozen(cache_hash=True)
 class Max(Extremum):
-    """out = max of convert(src) along `dim`; MaxAccum includes out itself."""
+    """out = max of convert(src) along `dim`, of bool whether any is true; MaxAccum includes out itself."""
 
     better: ClassVar[np.ufunc] = np.maximum
     worst: ClassVar[Constant] = "NegInf"
@@ -44,7 +55,7 @@ class Max(Extremum):
 
 @attrs.frozen(cache_hash=True)
 class Min(Extremum):
-    """out = min of convert(src) along `dim`; MinAccum includes out itself."""
+    """out = min of convert(src) along `dim`, of bool whether all are true; MinAccum includes out itself."""
 
     better: ClassVar[np.ufunc] = np.minimum
     worst: ClassVar[Constant] = "PosInf"
