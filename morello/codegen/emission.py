@@ -33,6 +33,7 @@ from morello.codegen.loops import (
     unrolled,
     until,
 )
+from morello.codegen.masks import scores_used, with_masks
 from morello.codegen.memories import Memories, transfers
 from morello.codegen.outline import RepeatedParts, as_parameters, can_be_parameters, static_function
 from morello.codegen.parallel import Captured, FunctionCode, ParallelLoops, Range, surroundings
@@ -89,6 +90,8 @@ class Emission(SitePrinter):
         #: The functions of repeated parts, by the text after their names; whether one is printed.
         self._outlined: dict[str, str] = {}
         self._in_part = False
+        #: Whether a test skips masked scores.
+        self._guarded = False
 
     @cached_property
     def program(self) -> Program:
@@ -229,13 +232,9 @@ class Emission(SitePrinter):
 
     # The program tree.
 
-    def _programs(self) -> Iterable[Impl]:
-        """Return the programs to print."""
-        return (self.impl,)
-
     @cached_property
     def _repeated(self) -> RepeatedParts:
-        return RepeatedParts(self._programs(), self._on_stack)
+        return RepeatedParts(self.implementations, self._on_stack)
 
     def _on_stack(self, tensor: TensorSpec) -> bool:
         level = tensor.state.level
@@ -245,7 +244,12 @@ class Emission(SitePrinter):
 
     def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
         impl, views = through_views(impl, views)
-        if outer is None and not self._in_part and impl in self._repeated and can_be_parameters(views):
+        if outer is None and not self._guarded and (used := scores_used(impl, views, self)):
+            with self.names.scope(), self.writer.block(f"if ({used})"):
+                self._guarded = True
+                self._node(impl, views)
+                self._guarded = False
+        elif outer is None and not self._in_part and impl in self._repeated and can_be_parameters(views):
             self._call_function(impl, views)
         else:
             self._print_node(impl, views, outer)
@@ -296,7 +300,7 @@ class Emission(SitePrinter):
             self._comment(comment)
             with ExitStack() as stack:
                 fresh = [stack.enter_context(self._storage(tensor, "between")) for tensor in expansion.tensors]
-                self._children(impl, [*views, *fresh])
+                self._children(impl, with_masks(expansion, [*views, *fresh], len(views)))
 
     def _children(self, impl: Node, tensors: list[View]) -> None:
         for part, child in zip(impl.expansion.parts, impl.children, strict=True):

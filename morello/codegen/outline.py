@@ -70,7 +70,7 @@ def as_parameters(
     inside: list[View] = []
     head: list[str] = []
     for one, view in zip(logical.declared, views, strict=True):
-        buffer = attrs.evolve(view.buffer, name=fresh(one.name), start=0)
+        buffer = attrs.evolve(view.buffer, name=fresh(one.name), start=0, mask=None)
         inside.append(attrs.evolve(view, buffer=buffer, starts=(0,) * len(view.starts)))
         const = "" if one.writes else "const "
         head.append(f"{const}{buffer.tensor.state.dtype.c_name} *restrict const {buffer.name}")

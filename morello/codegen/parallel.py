@@ -138,9 +138,16 @@ def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Capture
         if buffer.name not in variables or one.writes:
             kind = f"{const}{buffer.tensor.state.dtype.c_name} *restrict "
             variables[buffer.name] = Captured(buffer.name, kind, buffer.name)
-        for index in (*buffer.strides, buffer.start, *view.starts):
-            for symbol in as_index(index).symbols():
-                variables[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
+        masks = (buffer.mask.rows, buffer.mask.columns) if buffer.mask else ()
+        for each in masks:
+            name = each.buffer.name
+            variables.setdefault(
+                name, Captured(name, f"const {each.buffer.tensor.state.dtype.c_name} *restrict ", name)
+            )
+        for each in (view, *masks):
+            for index in (*each.buffer.strides, each.buffer.start, *each.starts):
+                for symbol in as_index(index).symbols():
+                    variables[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
     variables[workspace.name] = workspace
     return [*variables.values()]
 

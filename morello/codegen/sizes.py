@@ -125,9 +125,6 @@ class PartsEmission(Emission):
             function.line("return 0;")
         return function
 
-    def _programs(self) -> Iterable[Impl]:
-        return self._parts.programs.values()
-
     def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
         if isinstance(impl, Leaf):
             self._loop_over_parts(impl.spec.logical, views)

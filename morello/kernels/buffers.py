@@ -8,6 +8,7 @@ import attrs
 
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.layout import row_major
+from morello.ir.numbers import Num
 from morello.ir.tensor import Block, Collapsed, DimMap, Every, Only, TensorSpec, plain
 
 #: Of buffers that emitted code makes, and of the workspace.
@@ -19,7 +20,7 @@ class Buffer:
     """A tensor's storage. `strides`, in values, are those of its physical dimensions, slowest first.
 
     It begins `start` values into the array. In registers `variables` names one C variable per scalar or per vector, in
-    the order of the layout.
+    the order of the layout. Values that `mask` masks count for nothing.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Buffer:
     strides: tuple[IndexExpr | int, ...]
     variables: tuple[str, ...] | None = None
     start: IndexExpr | int = 0
+    mask: PositionMask | None = None
 
     def offset(self, point: Sequence[IndexExpr | int]) -> IndexExpr:
         """Return the offset of a value from the start of the array, in values."""
@@ -37,6 +39,15 @@ class Buffer:
     @property
     def in_registers(self) -> bool:
         return self.variables is not None
+
+
+@attrs.frozen
+class PositionMask:
+    """Masks scores b×m×n as CausalMask does: by positions of rows, b×m×1, and of columns, 1×1×n."""
+
+    rows: View
+    columns: View
+    window: int
 
 
 def strides_of(tensor: TensorSpec) -> tuple[int, ...]:
@@ -131,6 +142,19 @@ class View:
                 f"{self.buffer.tensor.state.layout}; the kernel is to ask for layouts without strips"
             )
         return stride
+
+    def mask(self) -> PositionMask | None:
+        """Return the mask of this tile; None without one, if the tile has several batches, or if it is transposed."""
+        mask = self.buffer.mask
+        if mask is None or self.dim_map != (0, 1, 2) or self.steps != (1, 1, 1) or self.tensor.shape[0] > 1:
+            return None
+
+        def part(view: View, shape: tuple[Num, ...]) -> View:
+            starts = [at if own > 1 else 0 for at, own in zip(self.starts, view.tensor.shape, strict=True)]
+            return view.tile(attrs.evolve(view.tensor, shape=shape), starts)
+
+        _, rows, columns = self.tensor.shape
+        return attrs.evolve(mask, rows=part(mask.rows, (1, rows, 1)), columns=part(mask.columns, (1, 1, columns)))
 
     def variable(self, position: int = 0) -> str:
         """Return the register that holds value number `position`."""

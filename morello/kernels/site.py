@@ -85,6 +85,14 @@ class OperandSite:
             return f"&{self.name}[{offset}]"
         return self.name if offset.constant == 0 else f"{self.name} + {offset}"
 
+    @property
+    def mask(self) -> SiteMask | None:
+        """Return the positions by which values count for nothing; None if all may count."""
+        mask = None if self.in_registers else self._view.mask()
+        return mask and SiteMask(
+            OperandSite(mask.rows, self._printer), OperandSite(mask.columns, self._printer), mask.window
+        )
+
     def register(self, position: int = 0) -> str:
         """Return the register that holds one value, alone or in a vector."""
         return self._view.variable(position)
@@ -114,6 +122,15 @@ class OperandSite:
         offset = self._view.offset(position)
         self._printer.uses((self.name, *(symbol.name for symbol in offset.symbols())))
         return offset
+
+
+@attrs.frozen
+class SiteMask:
+    """The positions of an operand's rows and columns, as of CausalMask: others than a row uses count for nothing."""
+
+    rows: OperandSite
+    columns: OperandSite
+    window: int
 
 
 class KernelSite:

@@ -10,6 +10,7 @@ import attrs
 
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.numbers import Num, ceil_div, choose
+from morello.kernels.positions import Span
 from morello_vectors.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
@@ -61,7 +62,7 @@ class TilePrinter:
 
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
     neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Steps are repeated in the loops
-    `around` them, outermost first.
+    `around` them, outermost first. Of the steps `in_rounds`, only those in `span` count, if it is given.
     """
 
     rows: int
@@ -73,6 +74,13 @@ class TilePrinter:
     alone: bool = True
     fetches: bool = False
     around: tuple[OuterLoop, ...] = ()
+    span: Span | None = None
+
+    @property
+    def in_rounds(self) -> int:
+        """Return the number of steps in rounds of a loop; the others follow."""
+        rounds = self.steps // _UNROLLED
+        return rounds * _UNROLLED if rounds > 1 else 0
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix | Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent.
@@ -179,14 +187,17 @@ class TilePrinter:
 
     def _steps(self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
         """Yield a loop that takes several steps of k a round, where there is more than one, and the steps left over."""
-        rounds, left = divmod(self.steps, _UNROLLED)
-        if rounds < 2:
+        if not self.in_rounds:
             for step in range(self.steps):
                 yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")
             return
         k, round_lhs, round_rhs = (self.fresh(name) for name in ("k", f"{lhs.pointer}_k", f"{rhs.pointer}_k"))
         types = [dtype.c_name for dtype in self.lanes.types]
-        yield f"    for (ptrdiff_t {k} = 0; {k} < {rounds * _UNROLLED}; {k} += {_UNROLLED}) {{"
+        taken, span = self.lanes.adds.taken, self.span
+        part = f" / {taken}" if taken > 1 else ""
+        first, end = (f"{span.first}{part}", f"{span.end}{part}") if span else ("0", str(self.in_rounds))
+        yield from (f"    {line}" for line in (span.lines if span else ()))
+        yield f"    for (ptrdiff_t {k} = {first}; {k} < {end}; {k} += {_UNROLLED}) {{"
         yield f"        const {types[0]} *const {round_lhs} = {lhs.pointer} + {k} * {lhs.column.grouped()};"
         yield f"        const {types[1]} *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
@@ -197,7 +208,7 @@ class TilePrinter:
             yield from self._step(a, b, step, parts[step % len(parts)], "        ", loaded)
         yield from (f"        {line}" for line in self._kept(parts))
         yield "    }"
-        for step in range(self.steps - left, self.steps):
+        for step in range(self.in_rounds, self.steps):
             yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")
 
     def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
