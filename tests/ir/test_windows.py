@@ -146,6 +146,22 @@ def test_groups_of_transposed_convolutions_are_apart() -> None:
         np.testing.assert_allclose(made[:, group], expected)
 
 
+def test_sizes_that_follow_are_those_that_windows_move_on() -> None:
+    shape = (1, 2, 3, 4, 5, 3, 3)
+    assert Conv(stride=2).implied(shape) == "image 1×3×9×11"
+    assert ConvTranspose(stride=2).implied(shape) == "out 1×2×9×11"
+
+
+@pytest.mark.parametrize("op", [Conv(), Conv1d(), Conv3d(), MaxPool()], ids=str)
+@pytest.mark.parametrize("name", ["stride", "dilation", "padding"])
+def test_equal_numbers_of_the_right_count_are_one(op: Conv | Conv1d | Conv3d | MaxPool, name: str) -> None:
+    count = op.axes * (2 if name == "padding" else 1)
+    assert op.configured({name: (2,) * count}) == op.configured({name: 2})
+    for wrong in {0, 1, 2, 3, 4, 6} - {count}:
+        with pytest.raises(SpecError, match=f"{name} is a number of at least"):
+            op.configured({name: (2,) * wrong})
+
+
 def test_an_output_makes_the_padding_of_a_transposed_convolution_exact() -> None:
     shape = (1, 1, 1, 5, 5, 3, 3)
     op = ConvTranspose().configured({"stride": 2, "padding": 1, "output": 10}, shape)

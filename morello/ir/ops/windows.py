@@ -19,15 +19,8 @@ _NAMES, _BEFORE, _AFTER = ("planes", "rows", "columns"), ("front", "top", "left"
 _NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six"}
 
 
-def _shortest(given: int | Sequence[int]) -> Sizes:
-    """Return equal numbers as one, so that equal operations compare equal."""
-    if isinstance(given, Sequence):
-        return (
-            given[0]
-            if given and all(one == given[0] for one in given) and len(given) in (1, 2, 3, 4, 6)
-            else tuple(given)
-        )
-    return given
+def _listed(given: int | Sequence[int]) -> Sizes:
+    return tuple(given) if isinstance(given, Sequence) else given
 
 
 def _check_steps(op: Windows, field: attrs.Attribute[Sizes], given: Sizes) -> None:
@@ -65,9 +58,16 @@ class Windows(Operation):
 
     axes: ClassVar[int] = 2
 
-    stride: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_steps)
-    dilation: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_steps)
-    padding: Sizes = parameter(int, tuple, default=0, converter=_shortest, validator=_check_padding)
+    stride: Sizes = parameter(int, tuple, default=1, converter=_listed, validator=_check_steps)
+    dilation: Sizes = parameter(int, tuple, default=1, converter=_listed, validator=_check_steps)
+    padding: Sizes = parameter(int, tuple, default=0, converter=_listed, validator=_check_padding)
+
+    def __attrs_post_init__(self) -> None:
+        # Equal numbers are one, so that equal operations compare equal.
+        for name in ("stride", "dilation", "padding"):
+            given: Sizes = getattr(self, name)
+            if isinstance(given, tuple) and len({*given}) == 1:
+                object.__setattr__(self, name, given[0])
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -185,8 +185,9 @@ class Windows(Operation):
             )
 
     def implied(self, shape: Shape) -> str:
-        """Return the shape of the image as text, with its padding if it has any."""
-        image = f"image {_times(self.operands(len(shape))[0].shape(shape))}"
+        """Return the shape of the operand that windows move on as text, with its padding if it has any."""
+        moved = next(one for one in self.operands(len(shape)) if any(one.sliding))
+        image = f"{moved.name} {_times(moved.shape(shape))}"
         return f"{image}, padding {list(self.pads)}" if any(self.pads) else image
 
     def unpadded(self) -> Operation:
