@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import numpy as np
 
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.layout import row_major
@@ -85,7 +86,9 @@ class View:
             return View(self.buffer, tensor, tuple(moved), self.dim_map, self.steps)
         if any(isinstance(axis, Collapsed) for axis in dim_map):
             assert not any(as_index(start).constant != 0 for start in starts), "collapsed dimensions are not tiled"
-            return self._collapsed(tensor)
+            return (
+                self._collapsed_registers(tensor, dim_map) if tensor.state.layout is None else self._collapsed(tensor)
+            )
         for axis in dim_map:
             if isinstance(axis, (Every, Only)) and (own := self.dim_map[axis.dim]) is not None:
                 moved[own] = moved[own] + axis.start * self.steps[axis.dim]
@@ -111,6 +114,20 @@ class View:
             for dense, size in zip(layout.strides(shape), layout.physical_shape(shape), strict=True)
         )
         return View.whole(Buffer(self.buffer.name, tensor, strides, self.buffer.variables, self.offset()))
+
+    def _collapsed_registers(self, tensor: TensorSpec, dim_map: DimMap) -> View:
+        """Return registers of one value each, which lie in no order, as a tensor of fewer dimensions."""
+        shape, sizes = (tuple(int(size) for size in one.shape) for one in (tensor, self.tensor))
+        variables: list[str] = []
+        for place in np.ndindex(shape):
+            point = [0] * len(sizes)
+            for axis, at in zip(dim_map, place, strict=True):
+                if isinstance(axis, Collapsed):
+                    point[axis.outer], point[axis.inner] = divmod(at, sizes[axis.inner])
+                elif isinstance(axis, int):
+                    point[axis] = at
+            variables.append(self.variable(int(np.ravel_multi_index(point, sizes))))
+        return View.whole(Buffer(self.buffer.name, tensor, strides_of(tensor), tuple(variables)))
 
     def offset(self, position: int = 0) -> IndexExpr:
         """Return the place in the buffer of this tile's value number `position`, counted in the order of its layout."""

@@ -19,6 +19,8 @@ PROGRAMS = {
     "channels last": ("1×3×4×3×5×1×1, (f32, L1, nhwc), L1, (f32, L1, nhwc), serial", []),
     "gaps between channels": ("1×2×3×3×5×1×1, (f32, L1, c2), L1, (f32, L1, c2), serial", []),
     "sums in registers": ("1×2×4×2×8×1×1, L1, L1, L1, serial", ["move 2 to VRF as row_major v8"]),
+    "scalar registers": ("1×2×2×2×2×1×1, RF, L1, RF, serial", []),
+    "tiles of scalar registers": ("1×2×1×2×2×1×2, RF, L1, RF, serial", ["tile [0, 0, 0, 0, 0, 0, 1]"]),
     "a copy": ("1×2×4×3×5×1×3, L1, L1, L1, serial", ["tile [0, 0, 0, 0, 0, 0, 1]", "move 0 to L1 as row_major"]),
 }
 
