@@ -15,6 +15,7 @@ import numpy as np
 
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import ErrorAnalysis, Operation
+from morello.ir.ops.common import as_type
 
 #: An operation, its iteration shape, and its sources: numbers of external inputs, then of the outputs of stages.
 ShapedStage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
@@ -24,8 +25,9 @@ ShapedStage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
 class BoundedResult:
     """The exact `values` of a result, the bound of the `error` of each, and the `magnitude` of its terms.
 
-    Values are float64, or int64 for integers. `largest_intermediate` bounds intermediate values, which may overflow;
-    inputs that are not finite count as 0.
+    Values are float64, or int64 for integers. Where one is NaN, its error is 0, or infinite if rounding may make it a
+    number: the root of a sum of about 0. `largest_intermediate` bounds intermediate values, which may overflow; inputs
+    that are not finite count as 0.
     """
 
     dtype: DType
@@ -84,7 +86,8 @@ def _stage(
     finite = [np.where(np.isfinite(value), value, 0.0) for value in values]
     factor = max((float(np.max(np.abs(value), initial=1.0)) for value in finite), default=1.0)
     with np.errstate(all="ignore"):
-        exact = op.evaluate(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
+        made = op.evaluate(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
+        exact = [as_type(value, dtype) for value, dtype in zip(made, written, strict=True)]
         magnitudes = analysis.magnitude(shape, values)
         largest = analysis.largest_intermediate(shape, finite)
         inexact = any(error.any() for error in errors)
@@ -102,7 +105,13 @@ def _stage(
             if not _fits(widest, dtype):
                 # A value that is exact in the widest type is rounded when it is stored.
                 error = error + np.where(np.isfinite(exact[index]), np.abs(exact[index]) * dtype.unit_roundoff, 0.0)
-            error = np.where(np.isnan(error), np.inf, error)
+            if analysis.wraps and not dtype.is_float:
+                # Near an end of the range, an error leads to the other one.
+                low, high = dtype.limits
+                around = (error > 0) & ((exact[index] - error < low) | (exact[index] + error > high))
+                error = np.where(around, high - low, error)
+            certain = np.isnan(exact[index]) & ~np.isposinf(propagated[index]) & (not analysis.any_for_nan)
+            error = np.where(certain, 0.0, np.where(np.isnan(error), np.inf, error))
             intermediate = np.where(np.isnan(intermediate) | dtype.is_bool, 0.0, intermediate)
             results.append(BoundedResult(dtype, exact[index], error, magnitude, intermediate))
     return results

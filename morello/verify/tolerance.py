@@ -83,12 +83,11 @@ def expectations(
     dtypes = [state.dtype for state in logical.states]
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
-    inexact = isinstance(logical.op, Compose) and any(dtype.is_float for dtype in dtypes)
-    rounded = isinstance(logical.op, Compose) and any(
-        logical.op.intermediate_dtype(stage, dtypes).is_float for stage in range(1, len(logical.op.stages))
-    )
+    made = [*outputs]
+    if isinstance(logical.op, Compose):
+        made += [logical.op.intermediate_dtype(stage, dtypes) for stage in range(1, len(logical.op.stages))]
     exact = [value.astype(np.int64) if value.dtype.kind in "iub" else as_float64(value) for value in inputs]
-    if all(dtype.is_float or rounded or (dtype.is_bool and inexact) for dtype in outputs):
+    if any(dtype.is_float for dtype in made):
         return _float_expectations(logical, shape, exact, integral, flushes)
     values = logical.op.evaluate(shape, exact, dtypes)
     expected = []
@@ -146,7 +145,7 @@ def _expectation(
     exact = (as_stored | np.isnan(values)) if op.error_analysis.copies else np.zeros(values.shape, bool)
     if whole and np.all(np.rint(values) == values):
         bound = np.where(computed.magnitude <= 1 / dtype.unit_roundoff, 0.0, bound)
-    free = np.isnan(values) & any(part.error_analysis.any_for_nan for part in parts)
+    free = np.isnan(values) & (np.isinf(bound) | any(part.error_analysis.any_for_nan for part in parts))
     if dtype == F64:
         # The expected values are computed in it themselves, with at most as many roundings, and may overflow.
         bound, free = 2 * bound, free | loose

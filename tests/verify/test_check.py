@@ -17,6 +17,7 @@ from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U8, U32, DType
 from morello.ir.impl import Impl
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
+from morello.ir.ops.common import as_type
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.named_graphs import named_graph
 from morello.ir.ops.softmax import Softmax
@@ -28,7 +29,7 @@ from morello.ir.tensor import OperandState
 from morello.plugins import Target
 from morello.run.arrays import convert
 from morello.testing.graphs import random_compose
-from morello.verify.datasets import DataSetting, data_sets
+from morello.verify.datasets import DataSet, DataSetting, data_sets
 from morello.verify.reference import Reference
 from morello.verify.tolerance import as_float64, expectations
 
@@ -213,6 +214,64 @@ def test_graphs_run_on_the_reference(op: Compose, shape: tuple[int, ...], dtypes
             if data.name == "normal":
                 wrong = 2 * got + 100 if expected.dtype.is_float else got ^ (1 if expected.dtype.is_bool else 64)
                 assert expected.errors(wrong.astype(got.dtype)).max() > 1
+
+
+def check_stages_within_bounds(logical: LogicalSpec, data: DataSet, setting: DataSetting) -> None:
+    """Check results whose every stage is rounded to its type, and no further, against their expectations."""
+    op, shape, dtypes = logical.op, tuple(map(int, logical.shape)), [state.dtype for state in logical.states]
+    assert isinstance(op, Compose)
+
+    def stage(number: int, given: list[np.ndarray]) -> np.ndarray:
+        *_, dtype = own = op.stage_dtypes(number, dtypes)
+        values = [
+            as_float64(one) if dtype.is_float or one.dtype.kind not in "iub" else one.astype(int) for one in given
+        ]
+        (made,) = op.stages[number].op.evaluate(op.stage_shape(number, shape), values, own)
+        return convert(as_type(made, dtype), dtype)
+
+    reads = data.arrays(0, setting)[: op.inputs]
+    with np.errstate(all="ignore"):
+        results = op.run(reads, stage)
+    for number, expected in zip((*op.outputs, 0), expectations(logical, reads, data.integral), strict=True):
+        assert expected.errors(results[number]).max() <= 1, data.name
+
+
+@pytest.mark.parametrize(
+    ("equations", "operands"),
+    [
+        ("o = Exp(x), i = ArgMax(x)", "x: (3×8, f32, GL), i: (3×1, i32, GL), o: (3×8, f32, GL)"),
+        ("o = Exp(f), f = Move(s), s = Add(a, b)", "a: (9, i8, GL), b: (9, i8, GL), s: (9, i8, GL), o: (9, f32, GL)"),
+        (
+            "o = Move(q), q = Requantize[over=[0]](p, s, z), p = Mul(a, b)",
+            "a: (9, i32, GL), b: (9, i32, GL), s: (1, f32, GL), z: (1, i8, GL), q: (9, i8, GL), o: (9, f32, GL)",
+        ),
+        (
+            "o = Add(q, r), q = Quantize(x, s, z), x = Exp(y)",
+            "y: (9, f32, GL), s: (9, f32, GL), z: (9, i8, GL), r: (9, i8, GL), o: (9, i8, GL)",
+        ),
+        ("Sqrt, Sum", "(9×16, f32, GL), (9×1, f32, GL)"),
+        ("ArgMax, Exp", "(9×16, f32, GL), (9×1, i32, GL)"),
+        ("Pad[value=0.5], Sum, ArgMin", "(3×4, f64, GL), (5×3, f64, GL)"),
+    ],
+)
+def test_results_rounded_to_types_of_intermediates_are_within_bounds(
+    target: Target, equations: str, operands: str
+) -> None:
+    logical = parse_spec(f"Compose([{equations}], [{operands}])", target).logical
+    setting = DataSetting.of(logical.op, tuple(map(int, logical.shape)), [state.dtype for state in logical.states])
+    for data in data_sets(setting, thorough=True):
+        check_stages_within_bounds(logical, data, setting)
+
+
+def test_random_results_rounded_to_types_of_intermediates_are_within_bounds() -> None:
+    numbers = [dtype for dtype in ALL if not dtype.is_bool]
+    for seed in range(25):
+        op, shape, dtypes = random_compose(random.Random(seed), stages=3, numbers=numbers)
+        operands = zip(dtypes, op.operands(len(shape)), strict=True)
+        states = tuple(OperandState(dtype, "GL", row_major(len(one.dims)), len(one.dims)) for dtype, one in operands)
+        setting = DataSetting.of(op, shape, dtypes)
+        for data in data_sets(setting, thorough=False):
+            check_stages_within_bounds(LogicalSpec(op, shape, states).canonical(), data, setting)
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,8 @@ class ErrorAnalysis(Generic[OperationT]):
 
     #: Whether whole inputs give whole results, exactly as long as they are small.
     whole_numbers: ClassVar[bool] = False
+    #: Whether integers wrap around, and are not clamped to the range of their type.
+    wraps: ClassVar[bool] = True
     #: Whether an implementation may return any value where the reference is NaN.
     any_for_nan: ClassVar[bool] = False
 

@@ -96,9 +96,11 @@ class CopyErrors(ErrorAnalysis[Operation]):
 
 
 def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Return integers as int64, wrapped around to the range of `dtype`; for bool, whether values are not 0."""
-    if dtype is None or dtype.is_float:
+    """Return integers as int64, wrapped around in a type, and floats as float64; for bool, whether they are not 0."""
+    if dtype is None:
         return values
+    if dtype.is_float:
+        return values.astype(np.float64, copy=False)
     if dtype.is_bool:
         return (values != 0).astype(np.int64)
     return values.astype(np.int64).astype(dtype.numpy).astype(np.int64)

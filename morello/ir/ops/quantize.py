@@ -70,6 +70,8 @@ class ToBytes(AnyRank):
 class ToBytesErrors(ErrorAnalysis[ToBytes], of=ToBytes):
     """Errors of integers: a scaled value that may change may also be rounded to the next one."""
 
+    wraps = False
+
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         source, scale, _ = inputs
         if isinstance(self.op, Quantize):

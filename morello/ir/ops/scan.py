@@ -78,8 +78,9 @@ class ArgErrors(ErrorsOfChoices[Arg], of=Arg):
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         axis = self.op.axis(len(shape))
-        values = self.op.sign * inputs[0]
-        close = values + errors[0] >= np.max(values - errors[0], axis=axis, keepdims=True)
+        values, unbounded = self.op.sign * inputs[0], np.isinf(errors[0])
+        least, most = (np.where(unbounded, far * np.inf, values + far * errors[0]) for far in (-1, 1))
+        close = most >= np.max(least, axis=axis, keepdims=True)
         places = np.arange(shape[axis]).reshape([-1 if dim == axis else 1 for dim in range(len(shape))])
         (found,) = self.op.evaluate(shape, inputs, [])
         return [np.max(np.where(close, np.abs(places - found), 0), axis=axis, keepdims=True).astype(np.float64)]
@@ -149,6 +150,10 @@ class TopK(Scan):
         results = (Operand(name, dims, False, True, shrink) for name in ("values", "indices"))
         return (operand("src", range(rank)), *results)
 
+    @property
+    def takes_bool(self) -> bool:
+        return False
+
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if error := super().check(shape, dtypes):
             return error
@@ -172,6 +177,10 @@ class TopK(Scan):
 
 class TopKErrors(ErrorAnalysis[TopK], of=TopK):
     """Errors of copies; those of inputs may change the order."""
+
+    @property
+    def copies(self) -> bool:
+        return True
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         axis = self.op.axis(len(shape))
