@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from morello.frontend.diagnostics import SourceError
 from morello.frontend.parser import parse_signed, parse_spec
 from morello.ir.dtypes import F32
 from morello.kernels.target import Target
@@ -224,3 +225,24 @@ def test_a_chain_lists_other_inputs_in_order(avx2: Target) -> None:
     assert signature.names == ("gamma0", "q1", "k1", "v1", "out")
     assert [spec.logical.operand(at).shape for at in signature.operands][:2] == [(1, 1, 8), (1, 2, 4)]
     assert "Scale[by=0.5]" in str(spec)
+
+
+def test_attention_with_masks(avx2: Target) -> None:
+    """A mask is added, and repeated as numpy does; positions are those of CausalMask."""
+    operands = (
+        "[q: (2×3×4, GL), k: (2×4×5, GL), v: (2×5×4, GL), m: (1×1×5, GL), r: (2×3×1, i32, GL), c: (1×1×5, i32, GL), "
+        "y: (2×3×4, GL)])"
+    )
+    text = "Compose([y = Attention[mask, causal, window=2](q, k, v, m, r, c)], "
+    long = (
+        "Compose([y = Matmul(p, v), p = Softmax(x), x = CausalMask[window=2](a, r, c), a = Add[over=[0, 1]](s, m), "
+        "s = Scale[by=0.5](h), h = Matmul(q, k)], "
+    )
+    assert parse_signed(text + operands, avx2) == parse_signed(long + operands, avx2)
+    spec, signature = parse_signed("Attention[causal](2×3×5×4×4, GL, GL, GL, (i32, GL), (i32, GL), GL)", avx2)
+    assert signature is not None
+    assert signature.names == ("q", "k", "v", "rows", "columns", "out")
+    assert [spec.logical.operand(at).shape for at in signature.operands][3:5] == [(2, 3, 1), (1, 1, 5)]
+    for wrong, message in (("window=2", "not causal"), ("causal=2", "causal is true"), ("causal, window=0", "keys")):
+        with pytest.raises(SourceError, match=message):
+            parse_spec(f"Attention[{wrong}](1×3×5×4×4, GL, GL, GL, GL, GL, GL)", avx2)

@@ -12,6 +12,7 @@ import attrs
 from morello.errors import SpecError
 from morello.ir.ops.base import Operand, Operation, Value
 from morello.ir.ops.binary import Add, Mul, Sub
+from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compose import Arranged, Compose, ComposeStage, arranged
 from morello.ir.ops.functions import Function
 from morello.ir.ops.matmul import Matmul
@@ -36,6 +37,10 @@ def _no_negative(value: Value) -> float | None:
     return found if (found := _number(value)) is not None and found >= 0 else None
 
 
+def _truth(value: Value) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _size(value: Value) -> int | None:
     return value if type(value) is int and value > 0 else None
 
@@ -51,6 +56,9 @@ _PARAMETERS: dict[str, tuple[Callable[[Value], float | tuple[int, ...] | None], 
     "scale": (_number, "a number", "scale=0.125"),
     **dict.fromkeys(("alpha", "beta", "k"), (_number, "a number", "alpha=1e-4, beta=0.75, k=1")),
     "size": (_size, "a number of channels", "size=5"),
+    **dict.fromkeys(("mask", "causal"), (_truth, "true where it is written", "causal")),
+    "window": (_size, "a number of keys", "window=256"),
+    "over": (_dimensions, "the dimensions that a mask lacks, ascending", "over=[0]"),
     "dim": (_dimensions, "a dimension, from 0, or an ascending list of them", "dim=1"),
 }
 
@@ -141,7 +149,11 @@ def _operands(graph: NamedGraph, rank: int) -> tuple[Operand, ...]:
 
 @attrs.frozen
 class _Attention(NamedGraph):
-    """Attention, whose scale is 1/√d by default."""
+    """Attention, whose scale is 1/√d by default.
+
+    With `mask`, a further input is added to the scores, repeated along the dimensions `over`; with `causal`, positions
+    of rows and columns mask them as CausalMask does.
+    """
 
     def configured(
         self,
@@ -158,7 +170,18 @@ class _Attention(NamedGraph):
                     "write it, for example scale=0.125",
                 )
             given = {**given, "scale": 1 / math.sqrt(depth)}
-        return super().configured(given, shape, operands)
+        mask = operands[3] if given.get("mask") and len(operands) > 3 else None
+        if "over" not in given and mask:
+            q, v = operands[0] or (), operands[2] or ()
+            scores = (*q[:2], *v[1:2]) if len(q) == len(v) == 3 else (0, 0, 0)
+            over = (dim for dim, (own, size) in enumerate(zip(mask, scores, strict=False)) if own == 1 != size)
+            given = {**given, **({"over": found} if (found := tuple(over)) else {})}
+        made = super().configured(given, shape, operands)
+        chosen = dict(made.values)
+        if chosen["window"] and not chosen["causal"]:
+            raise SpecError(f"{self.name}: a window of rows that are not causal", "write [causal, window=256]")
+        further = (*["mask"] * bool(chosen["mask"]), *["rows", "columns"] * bool(chosen["causal"]))
+        return attrs.evolve(made, names=("q", "k", "v", *further, "out"))
 
 
 @attrs.frozen
@@ -170,9 +193,25 @@ class _OfAll(NamedGraph):
         return tuple(size for _, size in sorted(zip(dims, sizes, strict=True)))
 
 
-def _attention(make: Make, _rank: int, q: int, k: int, v: int, scale: float) -> None:
-    scores = make(Softmax(), make(Scale(by=scale), make(Matmul(), q, k, rank=4), rank=3), rank=3)
-    make(Matmul(), scores, v, rank=4)
+def _attention(
+    make: Make,
+    _rank: int,
+    q: int,
+    k: int,
+    v: int,
+    *more: int,
+    scale: float,
+    mask: bool,
+    over: tuple[int, ...],
+    causal: bool,
+    window: int,
+) -> None:
+    scores = make(Scale(by=scale), make(Matmul(), q, k, rank=4), rank=3)
+    if mask:
+        scores = make(Add(over=over), scores, more[0], rank=3)
+    if causal:
+        scores = make(CausalMask(window=window), scores, *more[-2:], rank=3)
+    make(Matmul(), make(Softmax(), scores, rank=3), v, rank=4)
 
 
 def _others(rank: int, *dims: int) -> tuple[int, ...]:
@@ -260,6 +299,7 @@ def _rotary(make: Make, _rank: int, x0: int, x1: int, cos: int, sin: int) -> tup
 
 
 _EPS, _DIM = (("eps", 1e-5),), (("dim", None),)
+_OF_ATTENTION = (("scale", 1.0), ("mask", False), ("over", ()), ("causal", False), ("window", 0))
 _SCALED = ("x", "gamma", "beta", "out")
 NAMED_GRAPHS: Mapping[str, NamedGraph] = {
     graph.name: graph
@@ -282,7 +322,7 @@ NAMED_GRAPHS: Mapping[str, NamedGraph] = {
             (("size", 5), ("alpha", 1e-4), ("beta", 0.75), ("k", 1.0)),
             (*"bgcp",),
         ),
-        _Attention("Attention", ("q", "k", "v", "out"), _attention, (("scale", 1.0),), (*"bmned",)),
+        _Attention("Attention", ("q", "k", "v", "out"), _attention, _OF_ATTENTION, (*"bmned",)),
     )
 }
 
