@@ -7,7 +7,8 @@ from typing import ClassVar, Self
 
 import attrs
 
-from morello.ir.ops.conv import Conv, Convolution
+from morello.ir.ops.base import Operation
+from morello.ir.ops.conv import Conv, Conv3d, Convolution
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
@@ -33,8 +34,13 @@ class PadStep(BufferedPipelineRewrite[Convolution]):
         return isinstance(logical.op, Convolution) and any(logical.op.pads)
 
     @classmethod
+    def blocks_until(cls, op: Operation) -> tuple[int, ...] | None:
+        # Images of a Conv3d share filters alone; other tiles are those without padding.
+        return (0,) if isinstance(op, Conv3d) and any(op.pads) else None
+
+    @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if pending_dims(logical.op, target) is None:
+        if cls.blocks_until(logical.op) or pending_dims(logical.op, target) is None:
             yield from super().steps(logical, target)
 
     @classmethod
