@@ -77,8 +77,9 @@ def _cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Return the cost: two cycles a vector; [Kaufman2025] has the same for integers of all sizes.
 
     Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
+    Nor have those of 64 bits, which take three products of 32 bits, shifts and sums.
     """
-    return HALF_CYCLE * ((8 if spec.states[2].dtype.bytes == 1 else 2) * spec.operand(2).vectors + 1)
+    return HALF_CYCLE * ((8 if spec.states[2].dtype.bytes in (1, 8) else 2) * spec.operand(2).vectors + 1)
 
 
 def _widening_cost(vector: int):
@@ -130,7 +131,7 @@ def _takes(vector: int, value: str, vectors: str, sums: str) -> str:
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the kernels of a core with vectors of these sizes in bytes."""
     # Register tiles do products of f32 from memory, so that search need not look at factors in each size of vectors.
-    f32, integers = f"f32 VRF v{max(vectors) // 4}", f"{'/'.join(INTEGERS)} VRF"
+    f32, integers = f"f32 VRF v{max(vectors) // 4}", f"{'/'.join((*INTEGERS, 'i64'))} VRF"
     return (
         Microkernel(
             name="MultAdd",
