@@ -354,6 +354,7 @@ REFUSED = [
     (Add(), (2, 3), [BOOL, BOOL, I8], "numbers, not for bool"),
     (by_name("Less"), (2, 3), [I8, I32, BOOL], "i8 and i32 do not compare"),
     (by_name("Max"), (2, 3), [F32, BOOL], "it chooses among f32 for bool"),
+    (by_name("Sum"), (2, 3), [BOOL, BOOL], "it makes numbers, not bool"),
     (by_name("Less"), (2, 3), [F32, F32, F32], "it makes bool, not f32"),
     (by_name("And"), (2, 3), [BOOL, I8, BOOL], "it is for bool, not for i8"),
     (Where(), (2, 3), [I8, F32, F32, F32], "its condition is bool, not i8"),

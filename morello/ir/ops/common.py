@@ -114,6 +114,11 @@ def floats_only(dtypes: Sequence[DType]) -> SpecError | None:
     return SpecError(f"it is defined for floats, not for {wrong}", "convert integers to f32 with a Move first")
 
 
+def number(out: DType) -> SpecError | None:
+    """Return the error for results of bool; None for numbers."""
+    return SpecError("it makes numbers, not bool", "make the output a number, such as i64") if out.is_bool else None
+
+
 def convertible(sources: Sequence[DType], out: DType) -> SpecError | None:
     """Return the error for types `sources` that do not all convert to `out`; None if they do."""
     numbers = out.is_float or out.is_bool

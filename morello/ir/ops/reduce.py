@@ -12,7 +12,7 @@ from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.numbers import product
 from morello.ir.ops.base import Arrays, Operand, Operation, Shape, flattened, memoized, operand, parameter
-from morello.ir.ops.common import Accumulating, AnyRank, ErrorsOfSums, convertible, floats_only
+from morello.ir.ops.common import Accumulating, AnyRank, ErrorsOfSums, convertible, floats_only, number
 from morello.ir.ops.fill import Fill
 
 
@@ -56,11 +56,18 @@ class Reduction(AnyRank):
 
 @attrs.frozen(cache_hash=True)
 class Sum(Accumulating, Reduction):
-    """out = Σ convert(src) along `dim`; SumAccum adds to out. Integers wrap around."""
+    """out = Σ convert(src) along `dim`; SumAccum adds to out. Integers wrap around; of bool it is how many are true."""
 
     flops_per_point: ClassVar[int] = 1
 
     accumulate: bool = False
+
+    @property
+    def takes_bool(self) -> bool:
+        return True
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return super().check(shape, dtypes) or number(dtypes[1])
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):

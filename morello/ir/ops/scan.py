@@ -22,7 +22,7 @@ from morello.ir.ops.base import (
     parameter,
     source_and_output,
 )
-from morello.ir.ops.common import Along, ErrorsOfChoices, ErrorsOfSums, convertible
+from morello.ir.ops.common import Along, ErrorsOfChoices, ErrorsOfSums, convertible, number
 
 
 @attrs.frozen(cache_hash=True)
@@ -90,7 +90,7 @@ class ArgErrors(ErrorsOfChoices[Arg], of=Arg):
 class CumSum(Scan):
     """out[..., i, ...] = Σ convert(src[..., j, ...]) over j ≤ i along `dim`.
 
-    `reverse` adds up from the end: over j ≥ i. `exclusive` leaves out i itself. Integers wrap around.
+    `reverse` adds up from the end: over j ≥ i. `exclusive` leaves out i itself. Integers wrap around; src may be bool.
     """
 
     reverse: bool = parameter(bool, default=False)
@@ -104,7 +104,11 @@ class CumSum(Scan):
         return (self.axis(rank),)
 
     def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
-        return super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
+        return super().check(shape, dtypes) or number(dtypes[1]) or convertible(dtypes[:1], dtypes[1])
+
+    @property
+    def takes_bool(self) -> bool:
+        return True
 
     def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         axis = self.axis(len(shape))

@@ -201,13 +201,18 @@ def _loop_cost(widest: int):
     return cost
 
 
+def _of_one_kind(spec: LogicalSpec) -> bool:
+    """Return False for numbers of truth values, whose bytes are no lanes."""
+    return len({state.dtype.is_bool for state in spec.states}) == 1
+
+
 def _reduction(op: type[Reduction], widest: int) -> tuple[Microkernel, ...]:
     return (
         Microkernel(
             name=f"Vector{_NAMES[op]}",
             op=op,
             takes="n, VRF, RF/L1",
-            when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
+            when=lambda spec: _of_one_kind(spec) and to_one_value(spec, widest, (0,), (1,)),
             cost=_registers_cost,
             registers={"VRF": 1},
             emit=_to_value(widest),
@@ -216,7 +221,7 @@ def _reduction(op: type[Reduction], widest: int) -> tuple[Microkernel, ...]:
             name=f"Vector{_NAMES[op]}Loop",
             op=op,
             takes="n, L1, RF/L1",
-            when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
+            when=lambda spec: _of_one_kind(spec) and to_one_value(spec, widest, (0,), (1,)),
             cost=_loop_cost(widest),
             registers={"VRF": ACCUMULATORS + 1},
             emit=_to_value(widest),
@@ -226,7 +231,7 @@ def _reduction(op: type[Reduction], widest: int) -> tuple[Microkernel, ...]:
             op=op,
             takes="n, VRF/L1, VRF/L1",
             same=("lanes",),
-            when=lambda spec: in_lanes(spec, widest),
+            when=lambda spec: _of_one_kind(spec) and in_lanes(spec, widest),
             cost=lambda spec, machine: HALF_CYCLE * vectors(spec, widest) * (2 * _steps(spec) + conversions(spec)),
             registers={"VRF": 1},
             emit=lanewise(_lane_by_lane, widest),
