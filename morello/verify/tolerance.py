@@ -118,9 +118,9 @@ def _float_expectations(
 
 
 def _whole(results: Sequence[BoundedResult]) -> bool:
-    """Return whether results are exact whole numbers, or truth values."""
+    """Return whether results are exact whole numbers."""
     return all(
-        one.dtype.is_bool
+        not one.dtype.is_float
         or np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values))
         for one in results
     )
