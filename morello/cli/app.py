@@ -23,7 +23,7 @@ from morello.interrupt import INTERRUPTED, raised
 #: Distributions that bring a command which the core lacks, by the command's name.
 DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("bound", "map"), "morello-bounds"),
+        **dict.fromkeys(("bound", "front", "map"), "morello-bounds"),
         **dict.fromkeys(("db pull", "db push"), "morello-sharing"),
         "lsp": "morello-lsp",
         "tune": "morello-tune",

@@ -30,7 +30,7 @@ def test_options() -> None:
     assert having["--spec"] == set(COMMANDS) - others
     assert having["--db"] == set(COMMANDS) - others
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    shown = {"check", "bench", "explain", "bound", "map", "tune"}
+    shown = {"check", "bench", "explain", "bound", "front", "map", "tune"}
     assert having["--json"] == {*shown, "targets", "calibrate", "cache"}
 
 

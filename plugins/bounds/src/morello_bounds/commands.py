@@ -8,6 +8,7 @@ COMMANDS = (
     Command(
         "bound", "Show lower bounds on bytes moved and cost for the Specs of FILE.", "study", "morello_bounds.cli.bound"
     ),
+    Command("front", "Show programs of FILE that trade computing for memory.", "study", "morello_bounds.cli.front"),
     Command("map", "Make programs for the Specs of FILE by mappers.", "study", "morello_bounds.cli.map"),
 )
 
