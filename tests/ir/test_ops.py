@@ -35,7 +35,7 @@ from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod, Sum
 from morello.ir.ops.resize import Resize
-from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, TopK
+from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, LinearScan, TopK
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -97,6 +97,7 @@ CONFIGURED: list[Operation] = [
     TopK(dim=1, k=3),
     CumSum(dim=1, exclusive=True),
     CumSum(reverse=True),
+    LinearScan(dim=1),
     Concat(dim=0, sizes=(1, 1, 1)),
     Pad(padding=(0, 1, 0, 1, 1, 0), value=0.5),
     Pad(padding=(1, 0), mode="edge"),
@@ -489,6 +490,14 @@ def test_the_first_of_equal_values_and_nan_are_found() -> None:
     assert indices.tolist() == [[1, 2], [0, 1], [1, 2], [0, 1]]
     np.testing.assert_array_equal(values, np.take_along_axis(rows, indices, 1))
     assert ArgMin().evaluate((4, 3), [rows], [F32, I32])[0].ravel().tolist() == [0, 2, 1, 2]
+
+
+def test_a_linear_scan_multiplies_what_is_before() -> None:
+    factors, values = np.array([[9.0, 2.0, -1.0], [9.0, 1.0, 0.0]]), np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 7.0]])
+    (made,) = LinearScan().evaluate((2, 3), [factors, values], [F32] * 3)
+    assert made.tolist() == [[1, 4, 0], [3, 8, 7]]
+    (made,) = LinearScan(dim=0).evaluate((3, 2), [factors.T, values.T], [F32] * 3)
+    assert made.T.tolist() == [[1, 4, 0], [3, 8, 7]]
 
 
 def test_sums_go_either_way_and_may_leave_out_a_value() -> None:

@@ -1,4 +1,4 @@
-"""ArgMax, ArgMin and CumSum: operations that go along a dimension in order, which no tile cuts."""
+"""ArgMax, ArgMin, CumSum, LinearScan and TopK: they go along a dimension in order, which no tile cuts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from morello.ir.ops.base import (
     parameter,
     source_and_output,
 )
-from morello.ir.ops.common import Along, ErrorsOfChoices, ErrorsOfSums, convertible, number
+from morello.ir.ops.common import Along, ErrorsOfChoices, ErrorsOfSums, convertible, floats_only, number
 
 
 @attrs.frozen(cache_hash=True)
@@ -133,6 +133,58 @@ class CumSumErrors(ErrorsOfSums[CumSum], of=CumSum):
         return shape[self.op.axis(len(shape))]
 
 
+@attrs.frozen(cache_hash=True)
+class LinearScan(Scan):
+    """out[..., i, ...] = factors[..., i, ...] · out[..., i − 1, ...] + src[..., i, ...] along `dim`. Floats only.
+
+    The value before the first is 0.
+    """
+
+    flops_per_point: ClassVar[int] = 2
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("factors", range(rank)), *source_and_output(rank))
+
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        return (self.axis(rank),)
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return super().check(shape, dtypes) or floats_only(dtypes)
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        axis, total = self.axis(len(shape)), np.zeros(())
+        factors, values = (np.moveaxis(one, axis, 0) for one in inputs)
+        made: list[np.ndarray] = []
+        with np.errstate(all="ignore"):
+            for factor, value in zip(factors, values, strict=True):
+                total = factor * total + value
+                made.append(total)
+        return [np.stack(made, axis)]
+
+
+class LinearScanErrors(ErrorsOfSums[LinearScan], of=LinearScan):
+    """Errors of sums that later factors multiply."""
+
+    def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        # An earlier sum may overflow where later factors make it small.
+        return [np.maximum.accumulate(one, self.op.axis(len(shape))) for one in self.magnitude(shape, inputs)]
+
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        axis = self.op.axis(len(shape))
+        (sums,) = self.magnitude(shape, inputs)
+        before = np.concatenate([np.zeros_like(np.take(sums, [0], axis)), np.delete(sums, -1, axis)], axis)
+        with np.errstate(all="ignore"):
+            moved = errors[0] * before + errors[1]
+        return self.op.evaluate(shape, [np.abs(inputs[0]) + errors[0], moved], [])
+
+    def roundings(self, shape: Shape) -> int:
+        # A product and a sum for each value, and a conversion.
+        return 2 * shape[self.op.axis(len(shape))] + 1
+
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> Sequence[np.ndarray]:
+        return self.op.evaluate(shape, [np.abs(inputs[0]), np.full(inputs[0].shape, 3 * smallest)], [])
+
+
 def _check_k(op: Operation, _field: object, k: int) -> None:
     if k < 1:
         raise SpecError(f"{op.name}: k is a number of at least 1, not {k}", "for example k=8")
@@ -192,4 +244,4 @@ class TopKErrors(ErrorAnalysis[TopK], of=TopK):
         return [most, (most > 0) * (shape[axis] - 1.0)]
 
 
-OPERATIONS: tuple[Operation, ...] = (ArgMax(), ArgMin(), CumSum(), TopK())
+OPERATIONS: tuple[Operation, ...] = (ArgMax(), ArgMin(), CumSum(), LinearScan(), TopK())

@@ -26,7 +26,7 @@ from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean, Prod
 from morello.ir.ops.resize import Resize
-from morello.ir.ops.scan import Arg, ArgMin, CumSum, TopK
+from morello.ir.ops.scan import Arg, ArgMin, CumSum, LinearScan, TopK
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -58,6 +58,7 @@ CONFIGURED: list[Operation] = [
     ArgMin(dim=0),
     TopK(k=4),
     CumSum(dim=0, reverse=True, exclusive=True),
+    LinearScan(dim=0),
     Broadcast(0),
     CausalMask(window=2),
     Softmax(0),

@@ -1,6 +1,6 @@
-"""ArgMax, ArgMin, CumSum and TopK in memory.
+"""ArgMax, ArgMin, CumSum, LinearScan and TopK in memory.
 
-The first three go along columns side by side, which compilers make vectors; ArgMax takes a long row as columns.
+All but the last go along columns side by side, which compilers make vectors; ArgMax takes a long row as columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from string import Template
 from morello.ir.dtypes import I64, DType
 from morello.ir.numbers import Mask, Num, ceil_div, product
 from morello.ir.ops.binary import Add
-from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum, TopK
+from morello.ir.ops.scan import Arg, ArgMax, ArgMin, CumSum, LinearScan, TopK
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern, touching
@@ -74,6 +74,19 @@ static void $name(const $type *restrict from, ptrdiff_t stride, ptrdiff_t count,
         }
 }""")
 
+_LINEAR = Template("""\
+static void $name(const $factor *restrict by, ptrdiff_t apart, const $type *restrict from, ptrdiff_t stride,
+                  ptrdiff_t count, ptrdiff_t width, $out *restrict to, ptrdiff_t step) {
+    $kind sum[$columns];
+    for (ptrdiff_t c = 0; c < width; ++c)
+        sum[c] = 0;
+    for (ptrdiff_t i = 0; i < count; ++i)
+        for (ptrdiff_t c = 0; c < width; ++c) {
+            sum[c] = $times * sum[c] + $value;
+            to[i * step + c] = $result;
+        }
+}""")
+
 
 def _better(sign: int, dtype: DType, v: str, b: str) -> str:
     compared = f"{v} {'>' if sign > 0 else '<'} {b}"
@@ -98,7 +111,7 @@ def _arg(site: KernelSite) -> str:
 
 
 def _axis(spec: LogicalSpec) -> int:
-    assert isinstance(spec.op, (Arg, CumSum, TopK))
+    assert isinstance(spec.op, (Arg, CumSum, LinearScan, TopK))
     return spec.op.axis(len(spec.shape))
 
 
@@ -184,6 +197,31 @@ def _cumsum(site: KernelSite) -> None:
     site.line(f"for (ptrdiff_t {c} = 0; {c} < {width}; {c} += {_COLUMNS}) {{")
     site.line(f"    const ptrdiff_t {some} = {width} - {c} < {_COLUMNS} ? {width} - {c} : {_COLUMNS};")
     site.line(f"    {name}({starts[0]}, {sign}{steps[0]}, {count}, {some}, {starts[1]}, {sign}{steps[1]});")
+    site.line("}")
+
+
+def _linear(site: KernelSite) -> None:
+    spec, axis, operands = site.spec, _axis(site.spec), [site.operand(number) for number in range(3)]
+    count, width = int(spec.shape[axis]), int(_columns(spec))
+    factor, narrow, dtype = (state.dtype for state in spec.states)
+    kind = dtype.wide
+    text = _LINEAR.substitute(
+        name=f"linear_scan_{factor}_{narrow}_{dtype}",
+        factor=factor.c_name,
+        type=narrow.c_name,
+        out=dtype.c_name,
+        kind=kind.c_name,
+        columns=_COLUMNS,
+        times=scalar_as(site, "by[i * apart + c]", factor, kind),
+        value=scalar_as(site, "from[i * stride + c]", narrow, kind),
+        result=scalar_as(site, "sum[c]", kind, dtype),
+    )
+    name = site.helper(f"linear_scan_{factor}_{narrow}_{dtype}", text)
+    c, some = site.fresh("c"), site.fresh("some")
+    by, source, out = (f"({one.pointer()}) + {c}, {one.stride(axis)}" for one in operands)
+    site.line(f"for (ptrdiff_t {c} = 0; {c} < {width}; {c} += {_COLUMNS}) {{")
+    site.line(f"    const ptrdiff_t {some} = {width} - {c} < {_COLUMNS} ? {width} - {c} : {_COLUMNS};")
+    site.line(f"    {name}({by}, {source}, {count}, {some}, {out});")
     site.line("}")
 
 
@@ -275,5 +313,13 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         cost=_cost(widest, 4, 6),
         emit=_cumsum,
     )
+    linear = Microkernel(
+        name="LinearScanColumns",
+        op=LinearScan,
+        operands=(_MEMORY,) * 3,
+        when=_in_columns,
+        cost=_cost(widest, 6, 16),
+        emit=_linear,
+    )
     top = Microkernel(name="TopKRow", op=TopK, operands=(_MEMORY,) * 3, when=_one_row, cost=_top_cost, emit=_top)
-    return (*found, sums, top)
+    return (*found, sums, linear, top)

@@ -27,7 +27,7 @@ from morello.ir.ops.quantized import Dequantize, QMatmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Prod, Sum
 from morello.ir.ops.resize import Resize
-from morello.ir.ops.scan import Arg, CumSum, TopK
+from morello.ir.ops.scan import Arg, CumSum, LinearScan, TopK
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
     SoftmaxDenominator,
@@ -75,6 +75,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Extremum: reductions.extremum,
     Arg: reductions.arg,
     CumSum: reductions.cumsum,
+    LinearScan: reductions.linear,
     TopK: reductions.top,
     Sum: reductions.total,
     Mean: reductions.total,
@@ -101,5 +102,5 @@ def meaning(op: Operation) -> Meaning | None:
 
 def looped(op: Operation, rank: int) -> set[int]:
     """Return the dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
-    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather, ConvTranspose, CumSum)) else ()
+    whole = op.untiled(rank) if isinstance(op, (Softmax, Gather, ConvTranspose, CumSum, LinearScan)) else ()
     return {*op.reductions(rank), *whole}

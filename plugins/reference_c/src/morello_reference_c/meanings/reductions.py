@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from morello.ir.ops import Operation
 from morello.ir.ops.max import Extremum, Max
 from morello.ir.ops.reduce import Mean, Prod, Reduction, Sum
-from morello.ir.ops.scan import Arg, CumSum, TopK
+from morello.ir.ops.scan import Arg, CumSum, LinearScan, TopK
 from morello_reference_c.meanings.common import at, loop
 from morello_reference_c.meanings.elementwise import compared, first
 from morello_reference_c.values import Value
@@ -60,6 +60,14 @@ def cumsum(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
     point = [place if dim == axis else name for dim, name in enumerate(dims)]
     add, write = f"sum += {source.read(kind, *point)};", out.write("sum", *point)
     return [f"{kind} sum = 0;", *loop(dims[axis], shape[axis], *((write, add) if op.exclusive else (add, write)))]
+
+
+def linear(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, LinearScan)
+    factors, source, out = values
+    axis, kind = op.axis(len(shape)), out.type_of_sums
+    add = f"sum = {factors.read(kind, *dims)} * sum + {source.read(kind, *dims)};"
+    return [f"{kind} sum = 0;", *loop(dims[axis], shape[axis], add, out.write("sum", *dims))]
 
 
 def top(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
