@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from morello.api.functions.attention_plan import NAMES, attention_arrays, check_is_causal, plan_attention
+from morello.api.functions.attention_plan import attention_arrays, check_is_causal, plan_attention
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
 from morello.api.functions.conversion import from_lists
 from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
@@ -162,7 +162,7 @@ def attention(
         check_is_causal(q, k)
         causal = True
     given = attention_arrays(q, k, v, mask, causal, window, length)
-    return call(_ATTENTION, (scale, window, NAMES[len(given)]), given, out, options)
+    return call(_ATTENTION, (scale, window, tuple(given)), tuple(given.values()), out, options)
 
 
 def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> FunctionPlan:

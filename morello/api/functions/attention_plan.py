@@ -1,6 +1,6 @@
 """Plans of attention: heads that share keys and values are further rows; masks are operands.
 
-A mask is added to the scores; positions of rows and keys mask them as `CausalMask` does.
+A mask is added to the scores; a boolean one chooses them. Positions of rows and keys mask them as `CausalMask` does.
 """
 
 from __future__ import annotations
@@ -21,18 +21,12 @@ from morello.ir.dtypes import F64
 from morello.ir.ops import ComposeStage, Operation, arranged
 from morello.ir.ops.binary import Add
 from morello.ir.ops.causal import CausalMask
+from morello.ir.ops.compare import Where
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Scale
 from morello.run.dlpack import to_library_of
 
-#: The names of the arrays, by their number.
-NAMES = {
-    len(names): names
-    for positioned in ((), ("rows", "columns"))
-    for masked in ((), ("mask",))
-    for names in [("q", "k", "v", *masked, *positioned)]
-}
 #: Groups of axes: the batch, rows and columns.
 Groups = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
@@ -47,8 +41,10 @@ def check_is_causal(q: Any, k: Any) -> None:
 
 def attention_arrays(
     q: Any, k: Any, v: Any, mask: Any, causal: bool, window: int, length: int | None
-) -> tuple[Any, ...]:
-    """Return the arrays of a call: q, k, v, a mask of floats if there is one, and positions if they mask keys.
+) -> dict[str, Any]:
+    """Return the arrays of a call: q, k, v, a mask if there is one, and positions if they mask keys.
+
+    A boolean mask chooses the scores or those that it `excluded`, −∞.
 
     In a cache with `length`, the number of keys that a kernel reads is `length` rounded up to one of four numbers in an
     octave: a growing `length` needs few kernels. Raises ArgumentError if the arguments do not fit.
@@ -56,8 +52,12 @@ def attention_arrays(
     mask = _added(mask, as_array(q).dtype.itemsize == 2 and not causal and length is None)
     if window and not causal:
         raise ArgumentError(f"attention: window={window} of rows that are not causal", "pass causal=True")
+    given = {"q": q, "k": k, "v": v, **({} if mask is None else {"mask": mask})}
+    give = to_library_of(q) or (lambda array: array)
+    if mask is not None and as_array(mask).dtype == np.bool_:
+        given["excluded"] = give(np.full((1, 1, 1), -np.inf, np.float32))
     if not causal and length is None:
-        return (q, k, v) if mask is None else (q, k, v, mask)
+        return given
     shared = _shared_heads(np.shape(q), np.shape(k), np.shape(v))
     rows, keys = np.shape(q)[-2], np.shape(k)[-2]
     count = keys if length is None else int(length) if isinstance(length, Integral) else -1
@@ -66,24 +66,22 @@ def attention_arrays(
     step = max(32, (1 << count.bit_length()) // 8)
     used = keys if length is None else min(keys, -(-count // step) * step)
     if used < keys:
-        mask = mask[..., :used] if mask is not None and np.shape(mask)[-1:] == (keys,) else mask
-        k, v = k[..., :used, :], v[..., :used, :]
+        if mask is not None and np.shape(mask)[-1:] == (keys,):
+            given["mask"] = mask[..., :used]
+        given |= {"k": k[..., :used, :], "v": v[..., :used, :]}
     at = np.arange(count - rows, count) if causal else np.full(rows, count - 1)
-    positions = np.tile(at.astype(np.int32), shared), np.arange(used, dtype=np.int32)
-    give = to_library_of(q)
-    return (q, k, v, *(() if mask is None else (mask,)), *(map(give, positions) if give else positions))
+    rows_at, keys_at = np.tile(at.astype(np.int32), shared), np.arange(used, dtype=np.int32)
+    return {**given, "rows": give(rows_at), "columns": give(keys_at)}
 
 
 def _added(mask: Any, narrow: bool) -> Any:
-    """Return what a mask adds to the scores: 0 where a boolean one is true, else −∞; floats of 16 bits in f32.
+    """Return a mask that is boolean, or of floats of 32 bits or more, which are added to the scores.
 
     Without a mask and with `narrow` operands, this is 0: scores between operands of 16 bits alone would be of 16 bits.
     """
     if mask is None:
         return np.zeros((1, 1), np.float32) if narrow else None
     array = as_array(mask)
-    if array.dtype == np.bool_:
-        return np.where(array, np.float32(0), np.float32(-np.inf))
     return array.astype(np.float32) if array.dtype.itemsize == 2 else mask
 
 
@@ -114,17 +112,21 @@ def plan_attention(
     }
     made = _operand("out", result, wide)
     (batches, m, d), (_, n, e) = operands["q"].shape, operands["v"].shape
-    steps: list[tuple[Operation, tuple[str, ...]]] = []
+    steps: list[tuple[Operation, tuple[str, ...]]] = []  # "" stands for the scores
     if "mask" in given:
         operands["mask"] = mask = _mask(given["mask"], (*q[:-1], n), (*query.shape[:-1], n), wide)
         over = [dim for dim, (own, size) in enumerate(zip(mask.shape, (batches, m, n), strict=True)) if own < size]
-        steps.append((Add(over=tuple(over)), ("mask",)))
+        if "excluded" in given:
+            operands["excluded"] = given["excluded"]
+            steps.append((Where(over_condition=tuple(over), over=(0, 1, 2)), ("mask", "", "excluded")))
+        else:
+            steps.append((Add(over=tuple(over)), ("", "mask")))
     if "rows" in given:
         if F64 in (given["q"].dtype, given["k"].dtype):
             raise ArgumentError("attention: causal rows, or a length, of f64", "convert q, k, v to float32")
         operands["rows"] = given["rows"].grouped([[0], []]).repeated(batches)
         operands["columns"] = given["columns"].grouped([[], [], [0]])
-        steps.append((CausalMask(window=int(window)), ("rows", "columns")))
+        steps.append((CausalMask(window=int(window)), ("", "rows", "columns")))
     graph = arranged(_stages(Scale(by=float(factor)), steps, names))
     inputs = tuple((place, operands[name]) for place, name in enumerate(names))
     return FunctionPlan(
@@ -142,14 +144,14 @@ def plan_attention(
 def _stages(
     scale: Operation, steps: Sequence[tuple[Operation, tuple[str, ...]]], names: tuple[str, ...]
 ) -> list[ComposeStage]:
-    """Return the stages of attention, in which `steps` run one after another on the scores, with further inputs.
+    """Return the stages of attention, in which `steps` run one after another on the scores and further inputs.
 
     Rows are scaled, not scores: these are more.
     """
     q, k, v = map(names.index, "qkv")
     between = [
-        ComposeStage(op, 3, (~number, *map(names.index, more)))
-        for number, (op, more) in enumerate(reversed(steps), start=3)
+        ComposeStage(op, 3, tuple(names.index(one) if one else ~number for one in inputs))
+        for number, (op, inputs) in enumerate(reversed(steps), start=3)
     ]
     head = [ComposeStage(Matmul(), 4, (~1, v)), ComposeStage(Softmax(), 3, (~2,)), *between]
     return [*head, ComposeStage(Matmul(), 4, (~(len(head) + 1), k)), ComposeStage(scale, 3, (q,))]
