@@ -166,7 +166,9 @@ class Spaces:
         if dtypes not in seen:
             seen[dtypes] = None
             self._renewed.add(key)
-        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(size)) for size in shape)))
+        # A Compose of single values may have no dimension.
+        sizes = np.broadcast_arrays(*(np.atleast_1d(np.asarray(size)) for size in shape))
+        columns = np.stack(sizes) if sizes else np.zeros((0, 1), dtype=np.int64)
         self._waiting.setdefault(key, []).append(columns)
 
     def _new(self, key: Key) -> Space | None:
