@@ -58,6 +58,24 @@ def test_strict_c11_compiles_it_by_itself_and_with_its_header(tmp_path: Path) ->
         assert errors(with_header, tmp_path, *options, "with_header.c") == ""
 
 
+@pytest.mark.parametrize(
+    ("equations", "operands"),
+    [
+        ("o = Move(p), p = Less(x, x)", "x: (1, i32, L1), o: (1, f32, L1)"),
+        ("o = CausalMask(y, r, r), y = Relu(x)", "x: (1×1×1, L1), r: (1×1×1, i32, L1), o: (1×1×1, L1)"),
+    ],
+    ids=["Less", "CausalMask"],
+)
+def test_values_compared_with_themselves_compile_without_warnings(
+    equations: str, operands: str, tmp_path: Path
+) -> None:
+    text = f"Compose([{equations}], [{operands}], serial)"
+    source = morello.compile(morello.goal(text, target="x86_avx2")).program.source
+    (tmp_path / "kernel.c").write_text(source)
+    command = ("-std=gnu11", *STRICT, "-mavx2", "-mfma", "-fsyntax-only", "kernel.c")
+    assert errors(available_compilers()[0], tmp_path, *command) == ""
+
+
 @pytest.mark.parametrize("cxx", CXX)
 def test_headers_are_cpp_and_leave_its_names_alone(cxx: str, tmp_path: Path) -> None:
     includes = "".join(f'#include "{path.name}"\n' for path in sorted(GOLDEN.glob("*.h")))
