@@ -148,7 +148,8 @@ def attention(
     """Return softmax(q · kᵀ · scale + mask) · v for q …×m×d, k …×n×d and v …×n×e; `scale` is 1/√d by default.
 
     Along axis -3, the heads, q may have a multiple of k and v: heads in a row then share one of them. A mask is
-    broadcast to …×m×n. A boolean one is true where a row uses a key; a row without keys is NaN.
+    broadcast to …×m×n. A boolean one is true where a row uses a key. A row that masks all of its keys is NaN; without
+    any keys, n = 0, results are 0.
 
     If `causal`, the rows are the last m positions of keys, and use the keys up to their own, or with `window` the last
     of these. With `length`, the first `length` keys are all there are, as in a cache; values of others are finite.

@@ -52,8 +52,9 @@ class Operand:
 
     Each dimension is a sum of (iteration dimension, coefficient) terms, e.g. row `h·stride + fh` of a convolution's
     image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it. No terms mean size 1.
-    `shrink` is subtracted from each size, as for an image that padding surrounds; empty for none. Iteration dimensions
-    of a dimension that shrinks are not tiled.
+    `shrink` is subtracted from each size, as for an image that padding surrounds; empty for none. It is negative where
+    a step has several values: `k` results, or the rows of a block of weights. Where it makes tiles differ from the
+    whole, `untiled` keeps their dimensions.
     """
 
     name: str

@@ -51,7 +51,10 @@ class Along(AnyRank):
 
 
 class Accumulating(Operation):
-    """An operation that adds its results to its output if its field `accumulate` is set."""
+    """An operation that combines its results with its output if its field `accumulate` is set.
+
+    It adds them, but for subclasses that state otherwise: products are multiplied, of extrema one is chosen.
+    """
 
     __slots__ = ()
     accumulate: bool
@@ -82,7 +85,7 @@ class ErrorsOfChoices(ErrorAnalysis[OperationT]):
 
 
 class CopyErrors(ErrorAnalysis[Operation]):
-    """Errors of an operation that only copies converted values, perhaps next to zeros."""
+    """Errors of an operation whose results are copies of values, converted to its output's type."""
 
     @property
     def copies(self) -> bool:

@@ -102,7 +102,7 @@ class Quantized(Operation):
 
 @attrs.frozen(cache_hash=True)
 class Dequantize(Quantized):
-    """out[b, k, n] = scales[b, k / group, n] · (w[b, k, n] − zeros[b, k / group, n])."""
+    """out[b, k, n] = scales[b, j, n] · (w[b, k, n] − zeros[b, j, n]), j being k / group, or 0 if `group` is 0."""
 
     flops_per_point: ClassVar[int] = 2
 

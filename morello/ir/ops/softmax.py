@@ -1,7 +1,7 @@
 """Softmax along a dimension, its last step, and the base of operations on its statistics.
 
 In all of them e^(x − max) is 0 where x is −∞, for any maximum. So a row with only −∞ has the denominator 0, and its
-softmax is 0/0, NaN. Where the reference is NaN for other rows, kernels may return any value.
+softmax is 0/0, NaN. Rows with NaN or +∞ may have any values. Checks accept any value where the reference is NaN.
 """
 
 from __future__ import annotations
