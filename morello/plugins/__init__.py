@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from morello.ir.ops.compare import Comparison, Logic, Not, Where
     from morello.ir.ops.compose import Compose
     from morello.ir.ops.conv import Conv, Conv1d, Conv3d, GroupedConv
-    from morello.ir.ops.conv_transpose import ConvTranspose
+    from morello.ir.ops.conv_transpose import ConvTranspose, GroupedConvTranspose
     from morello.ir.ops.divide import DivideVec, DivideVecScalar
     from morello.ir.ops.fill import Fill, FillZero
     from morello.ir.ops.functions import Clip, Elu, Function, HardSigmoid, LeakyRelu
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from morello.ir.ops.quantized import Dequantize, QMatmul
     from morello.ir.ops.rand_matmul import RandMatmul, Random
     from morello.ir.ops.reduce import Mean, Prod, Sum
-    from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, TopK
+    from morello.ir.ops.resize import Resize
+    from morello.ir.ops.scan import ArgMax, ArgMin, CumSum, LinearScan, TopK
     from morello.ir.ops.softmax import Softmax, SoftmaxComplete
     from morello.ir.ops.softmax_parts import (
         SoftmaxDenominator,
@@ -116,7 +117,7 @@ _NAMES = {
     "morello.ir.ops.compare": "Comparison Logic Not Where",
     "morello.ir.ops.compose": "Compose",
     "morello.ir.ops.conv": "Conv Conv1d Conv3d GroupedConv",
-    "morello.ir.ops.conv_transpose": "ConvTranspose",
+    "morello.ir.ops.conv_transpose": "ConvTranspose GroupedConvTranspose",
     "morello.ir.ops.divide": "DivideVec DivideVecScalar",
     "morello.ir.ops.fill": "Fill FillZero",
     "morello.ir.ops.functions": "Clip Elu Function HardSigmoid LeakyRelu",
@@ -130,7 +131,8 @@ _NAMES = {
     "morello.ir.ops.quantized": "Dequantize QMatmul",
     "morello.ir.ops.rand_matmul": "RandMatmul Random",
     "morello.ir.ops.reduce": "Mean Prod Sum",
-    "morello.ir.ops.scan": "ArgMax ArgMin CumSum TopK",
+    "morello.ir.ops.resize": "Resize",
+    "morello.ir.ops.scan": "ArgMax ArgMin CumSum LinearScan TopK",
     "morello.ir.ops.softmax": "Softmax SoftmaxComplete",
     "morello.ir.ops.softmax_parts": "SoftmaxDenominator SoftmaxDenominatorAndMax SoftmaxDenominatorAndMaxFromParts "
     "SoftmaxDenominatorAndUnscaled SoftmaxDenominatorAndUnscaledFromMax",
