@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -15,16 +17,27 @@ _SCHEDULE = """
     subschedule [1] { tile [1, 1, 48]; select VectorCausalMask }
     subschedule [2] { tile [1, 1, 48]; select VectorSoftmax }
     subschedule [3] { tile [1, 4, 48, 16]; select RegisterTile }"""
+_PARALLEL = """
+    bufferize to GL
+    subschedule [0] { tile [1, 16, 16, 48] parallel; tile [1, 4, 16, 16]; select RegisterTile }
+    subschedule [1] { move 0 to L1; move 1 to L1; move 2 to L1; move 3 to L1; tile [1, 1, 48]; select VectorCausalMask }
+    subschedule [2] { move 0 to L1; move 1 to L1; tile [1, 1, 48]; select VectorSoftmax }
+    subschedule [3] { tile [1, 16, 48, 16] parallel; tile [1, 4, 48, 16]; select RegisterTile }"""
 _SPEC = """Compose([y = Matmul(p, v), p = Softmax(c), c = CausalMask[window={window}](s, rows, keys), s = Matmul(q, k)],
     [q: (1×32×16, f32, L1), k: (1×16×48, f32, L1), v: (1×48×16, f32, L1), rows: (1×32×1, i32, L1),
      keys: (1×1×48, i32, L1), y: (1×32×16, f32, L1)], serial)"""
+_IN_MEMORY = _SPEC.replace("L1", "GL").replace(", serial", "")
 
 
-@pytest.mark.parametrize("window", [0, 12])
-def test_masked_keys_are_left_out(window: int, avx2: Target) -> None:
+@pytest.mark.parametrize(
+    ("spec", "schedule", "window"), [(_SPEC, _SCHEDULE, 0), (_SPEC, _SCHEDULE, 12), (_IN_MEMORY, _PARALLEL, 0)]
+)
+def test_masked_keys_are_left_out(spec: str, schedule: str, window: int, avx2: Target, prove: Callable) -> None:
     if missing := missing_features(avx2.info.cpu_features):
         pytest.skip(f"this machine lacks {', '.join(missing)}")
-    kernel = morello.compile(morello.goal(_SPEC.format(window=window), target=avx2.name).apply(_SCHEDULE))
+    goal = morello.goal(spec.format(window=window), target=avx2.name).apply(schedule)
+    prove(goal.impl, avx2)
+    kernel = morello.compile(goal)
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 16), (16, 48), (48, 16)))
     last, keys = np.arange(16, 48, dtype=np.int32), np.arange(48, dtype=np.int32)
