@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from functools import cached_property
 from types import MappingProxyType
 
@@ -34,34 +34,29 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.masks import scores_used, with_masks
-from morello.codegen.memories import Memories, transfers
+from morello.codegen.memories import transfers
 from morello.codegen.outline import RepeatedParts, as_parameters, can_be_parameters, static_function
 from morello.codegen.parallel import Captured, FunctionCode, ParallelLoops, Range, surroundings
-from morello.codegen.site_printer import SitePrinter
+from morello.codegen.storage import Storage
 from morello.codegen.strips import along_strips
 from morello.codegen.style import CStyle
 from morello.codegen.threads import SET_RUNNER
+from morello.codegen.workspace import shared_places
 from morello.codegen.writer import CWriter, Names, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part
 from morello.ir.in_place import hazard
 from morello.ir.index import IndexExpr, Symbol, as_index
-from morello.ir.layout import row_major
 from morello.ir.program import Parameter, Program, of_operands
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import TensorSpec
-from morello.kernels.buffers import ALIGNMENT, Buffer, View, strides_of
+from morello.kernels.buffers import Buffer, View, strides_of
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.site import KernelSite
 from morello.kernels.target import Target
 
-#: Larger buffers go to the workspace, so that a call needs little stack.
-MAX_STACK_BYTES = 4096
-_DECLARED_PER_LINE = 8
 
-
-class Emission(SitePrinter):
+class Emission(Storage):
     """The state of printing one program."""
 
     def __init__(
@@ -74,16 +69,13 @@ class Emission(SitePrinter):
         taken: Iterable[str] = (),
         packs: Mapping[int, Emission] = MappingProxyType({}),
     ):
-        super().__init__(emitter, [*taken, name, setter_name(name), workspace_macro(name)])
-        self.impl, self.target, self.name, self.signature = impl, target, name, signature
+        super().__init__(emitter, target, [*taken, name, setter_name(name), workspace_macro(name)])
+        self.impl, self.name, self.signature = impl, name, signature
         #: The functions that pack constants, by operand.
         self.packs = packs
         #: Names in the code other than its variables.
         self.names_of_others: set[str] = set()
-        #: The operand that each buffer is named after.
-        self._stems: dict[str, str] = {}
-        self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
-        self._memories = Memories(emitter.memories)
+        self.threads_name = self.names.fresh("threads")
         self._parallel = ParallelLoops(self.workspace_name, self.threads_name)
         self._features: dict[str, None] = {}
         self._quiet = 0
@@ -217,15 +209,6 @@ class Emission(SitePrinter):
             self._lines(transfers(inside, view, self, store=False))
         return inside
 
-    @contextmanager
-    def _placed(self, tensor: TensorSpec, name: str) -> Generator[View]:
-        """Yield a new tensor in a managed memory, allocated within the context."""
-        fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
-        self._stems[fresh] = name
-        with self._memories.place(tensor, fresh, self.target) as declaration:
-            self.writer.line(declaration)
-            yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
-
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.writer.line(line)
@@ -235,12 +218,6 @@ class Emission(SitePrinter):
     @cached_property
     def _repeated(self) -> RepeatedParts:
         return RepeatedParts(self.implementations, self._on_stack)
-
-    def _on_stack(self, tensor: TensorSpec) -> bool:
-        level = tensor.state.level
-        return self.target.level(level).is_register or (
-            level not in self._memories and int(tensor.bytes) <= MAX_STACK_BYTES
-        )
 
     def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
         impl, views = through_views(impl, views)
@@ -298,40 +275,35 @@ class Emission(SitePrinter):
                 self._children(impl, [*views, fresh])
         else:
             self._comment(comment)
-            with ExitStack() as stack:
-                fresh = [stack.enter_context(self._storage(tensor, "between")) for tensor in expansion.tensors]
-                self._children(impl, with_masks(expansion, [*views, *fresh], len(views)))
+            self._pipeline(impl, views)
+
+    def _pipeline(self, impl: Node, views: list[View]) -> None:
+        """Print parts one after another. Intermediates that no part needs together share memory of the workspace."""
+        tensors = dict(enumerate(impl.expansion.tensors))
+        large = [number for number, one in tensors.items() if self._in_workspace(one)]
+        shared = shared_places(impl, large, self.target.in_place)
+        with ExitStack() as stack:
+            if shared is None:
+                made = [stack.enter_context(self._storage(one, "between")) for one in tensors.values()]
+                self._children(impl, with_masks(impl.expansion, [*views, *made], len(views)))
+                return
+            stack.enter_context(self.names.scope())
+            fresh = {one: self._fresh(tensors[one], "between") for one in shared.starts}
+            for number, one in tensors.items():
+                place = shared.same.get(number)
+                fresh[number] = stack.enter_context(self._storage(one, "between")) if place is None else fresh[place]
+            operands = with_masks(impl.expansion, [*views, *(fresh[number] for number in tensors)], len(views))
+            parts = zip(impl.expansion.parts, impl.children, shared.used, shared.held, strict=True)
+            for part, child, used, size in parts:
+                # A `restrict` pointer is valid in its block: other blocks have other tensors there.
+                with self.writer.block(), self._function.holding(size) as held:
+                    for number in used:
+                        self._point(fresh[number], held + shared.starts[number])
+                    self._node(child, arguments(part, operands))
 
     def _children(self, impl: Node, tensors: list[View]) -> None:
         for part, child in zip(impl.expansion.parts, impl.children, strict=True):
             self._node(child, arguments(part, tensors))
-
-    @contextmanager
-    def _storage(self, tensor: TensorSpec, name: str) -> Generator[View]:
-        """Yield a new tensor in registers, on the stack or in the workspace, allocated within the context."""
-        if self.target.level(tensor.state.level).is_register:
-            registers = self._registers(tensor, name)
-            # A stride may skip loaded values, e.g. of an image.
-            with self.writer.variables(registers.variables or ()):
-                yield View.whole(registers)
-            return
-        if tensor.state.level in self._memories:
-            with self.names.scope(), self.writer.block(), self._placed(tensor, name) as placed:
-                yield placed
-            return
-        size = int(tensor.bytes)
-        on_stack = size <= MAX_STACK_BYTES
-        with self.names.scope(), self.writer.block(), self._function.holding(0 if on_stack else size) as held:
-            fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
-            self._stems[fresh] = name
-            c_type = tensor.state.dtype.c_name
-            if on_stack:
-                self.writer.line(f"_Alignas({ALIGNMENT}) {c_type} {fresh}[{tensor.volume}];")
-            else:
-                self.uses([self.workspace_name])
-                where = f"(char *){self.workspace_name} + {held}" if held else self.workspace_name
-                self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
-            yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
 
     def _loop(self, impl: Node, number: int, views: list[View], outer: Outer | None) -> None:
         """Print counted loops, and inside them the unrolled copies of a body that names single registers."""
@@ -469,23 +441,6 @@ class Emission(SitePrinter):
             else:
                 self._node(child, within)
         self._quiet -= bool(copied)
-
-    # Registers and comments.
-
-    def _registers(self, tensor: TensorSpec, name: str) -> Buffer:
-        """Declare a variable for each register, named by the coordinates of its first value."""
-        state = tensor.state
-        layout = state.layout or row_major(len(tensor.shape))
-        shape = tuple(int(size) for size in tensor.shape)
-        variables: list[str] = []
-        for position in range(0, int(tensor.volume), state.vector or 1):
-            point = layout.point(position, shape)
-            coordinates = [str(at) for at, size in zip(point, shape, strict=True) if size > 1]
-            variables.append(self.names.fresh("_".join([name, *(coordinates or ["0"])])))
-        kind = state.dtype.c_name if state.vector is None else self.vector(state.dtype, state.vector)
-        for start in range(0, len(variables), _DECLARED_PER_LINE):
-            self.writer.line(f"{kind} {', '.join(variables[start : start + _DECLARED_PER_LINE])};")
-        return Buffer(name, tensor, strides_of(tensor), tuple(variables))
 
     def _comment(self, text: str) -> None:
         if not self._quiet:

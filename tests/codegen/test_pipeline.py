@@ -8,7 +8,8 @@ from typing import ClassVar, Self
 import attrs
 import pytest
 
-from morello import goal
+from morello import Kernel, goal
+from morello.host import missing_features
 from morello.ir.dtypes import F32
 from morello.ir.impl import Node, Part, Pipeline, cost_and_peak, expand
 from morello.ir.layout import row_major
@@ -76,3 +77,16 @@ def test_products_that_see_pixels_that_lie_apart(image: str, stride: str, avx2: 
     conv = f"ConvAccum[stride={stride}](1×9×4×3×7×2×2, (f32, {image}), (f32, GL), (f32, GL, nhwc), serial)"
     done = goal(conv, target="x86_avx2").tile(0, 0, 0, 1, 0, 1, 1).apply("spatial_split").synthesize()
     prove(done.impl, avx2)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "buffers"), [("Tanh", "VectorTanh", 1), ("CumSum[dim=0]", "CumSumColumns", 2)]
+)
+def test_intermediates_share_the_workspace(name: str, kernel: str, buffers: int) -> None:
+    """A function of each value is stored over its operand; other stages take turns with two buffers."""
+    text = f"Compose([{', '.join([name] * 4)}], [(32×64, f32, L1), (32×64, f32, L1)], serial)"
+    selects = (f"subschedule [{stage}] {{ select {kernel} }}" for stage in range(4))
+    scheduled = goal(text, target="x86_avx2").apply("; ".join(["bufferize to L1", *selects]))
+    assert scheduled.program.workspace == buffers * 32 * 64 * 4
+    if not missing_features(scheduled.target.info.cpu_features):
+        Kernel.of(scheduled.impl, scheduled.target).check()
