@@ -13,6 +13,7 @@ import pytest
 from morello import api
 from morello.build.toolchain import find_compiler
 from morello.codegen.interface import COMMON_FLAGS
+from morello.ir.numbers import Num
 from morello.plugins import installed
 from morello.testing import KernelCheck, Trials, kernel_checks
 from morello.testing.draws import Draws
@@ -41,6 +42,22 @@ def checks() -> list[KernelCheck]:
 )
 def test_kernels_compute_their_declared_results(check: KernelCheck) -> None:
     check()
+
+
+def cost(kernel: str, text: str) -> Num:
+    target = installed().target("riscv_rvv256")
+    found = target.kernels_by_name[kernel].cost
+    assert found
+    return found(api.goal(text, target="riscv_rvv256").spec.logical, target)
+
+
+def test_costs_include_conversions() -> None:
+    """Rounding converts to integers and back, 8 vectors here; weights of 16 bits are converted one by one."""
+    apart = cost("VectorRound", "Round(64, L1, L1, serial)") - cost("VectorNeg", "Neg(64, L1, L1, serial)")
+    assert apart == 8 * (4 + 0.5) * 10
+    words = "Dequantize[bits=8, group=4](1×3×8, (i8, L1), (f32, L1), (i8, L1), ({}, L1), serial)"
+    f32, f16, bf16 = (cost("VectorDequantize", words.format(one)) for one in ("f32", "f16", "bf16"))
+    assert (f16 - bf16, bf16 > f32) == (3 * 4 * (4 - 1) * 10, True)
 
 
 @needs_tools

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import attrs
+from morello_vectors import lanes
+from morello_vectors.common import HALF_CYCLE
 from morello_vectors.core import COST_UNIT, UNITS_PER_CYCLE, constants, layouts, levels, offers
 from morello_vectors.instructions import Instructions
 from morello_vectors.kernels import kernels
 from morello_vectors.multiply_add import PORTABLE, MultiplyAdd
 from morello_vectors.tile_tables import tables
 
-from morello.plugins import STANDARD, CEmitter, TargetInfo, TargetPlugin, Weights
+from morello.plugins import STANDARD, CEmitter, Microkernel, TargetInfo, TargetPlugin, Weights
 
 REGISTERS = 32
 #: In tenths of a cycle: the fields of `morello_vectors.tile_cost.Lines` for L1, L2, L3 and memory.
 _LINES = ((0, 0, 2, 0, 0, 0), (20, 2, 10, 10, 10, 80), (40, 4, 20, 20, 60, 110), (100, 10, 100, 130, 60, 60))
+
+
+#: Kernels for which compilers convert to integers and back: five instructions a vector, where other CPUs have one.
+_BY_CONVERSION = ("VectorRound", "VectorFloor", "VectorCeil")
+
+
+def _costed(kernel: Microkernel, size: int) -> Microkernel:
+    cost = kernel.cost
+    if not cost or kernel.name not in _BY_CONVERSION:
+        return kernel
+    four = 8 * HALF_CYCLE
+    return attrs.evolve(kernel, cost=lambda spec, machine: cost(spec, machine) + four * lanes.vectors(spec, size))
 
 
 class RvvEmitter(CEmitter):
@@ -53,7 +68,7 @@ def target(vlen: int) -> TargetPlugin:
         info=info,
         levels=levels(REGISTERS, vectors),
         rewrites=STANDARD,
-        kernels=kernels(vectors, REGISTERS),
+        kernels=tuple(_costed(kernel, size) for kernel in kernels(vectors, REGISTERS)),
         weights=Weights(threads=4, sync=20_000),
         tables=tables([(adds, size) for adds in PORTABLE], _limits, _LINES),
         emitter=RvvEmitter(),

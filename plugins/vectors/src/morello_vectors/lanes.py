@@ -61,7 +61,12 @@ def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
 
 def conversions(spec: LogicalSpec) -> int:
     """Return the half cycles that conversions from and to bf16 and other bits add for each vector."""
-    return sum(2 if state.dtype == BF16 else 8 for state in spec.states if state.dtype.is_bits)
+    return sum(conversion(state.dtype) for state in spec.states)
+
+
+def conversion(dtype: DType) -> int:
+    """Return the half cycles that converting a vector from or to a type of which programs see the bits takes."""
+    return (2 if dtype == BF16 else 8) if dtype.is_bits else 0
 
 
 def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mask:

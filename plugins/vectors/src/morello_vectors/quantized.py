@@ -13,12 +13,12 @@ from morello.ir.ops.quantized import LARGEST, Dequantize, QMatmul, Quantized
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern, touching
-from morello_vectors.common import MEMORIES, SCALAR
+from morello_vectors.common import HALF_CYCLE, MEMORIES, SCALAR
 from morello_vectors.convert import scalar_as, vector_as
 from morello_vectors.core import LINE
 from morello_vectors.instructions import floats as floats_in_c
 from morello_vectors.instructions import instructions
-from morello_vectors.lanes import FLOATS, load_rest, repeat, store_rest
+from morello_vectors.lanes import FLOATS, conversion, load_rest, repeat, store_rest
 from morello_vectors.multiply_add import F32_FMA
 from morello_vectors.register_tiles import PLAIN, side_by_side
 from morello_vectors.tile_cost import Taken, overlapping
@@ -349,7 +349,9 @@ def kernels(widest: int, registers: int) -> tuple[Microkernel, ...]:
         op = spec.op
         assert isinstance(op, Quantized)
         vectors = ceil_div(spec.shape[2], widest // 4)
-        return touching(_VECTOR)(spec, machine) + spec.shape[1] * vectors * (_VECTOR * op.block + _SCALES)
+        scales, out = (HALF_CYCLE * conversion(spec.states[index].dtype) for index in (1, 3))
+        each = (_VECTOR + out) * op.block + _SCALES + scales
+        return touching(_VECTOR)(spec, machine) + spec.shape[1] * vectors * each
 
     def product(site: KernelSite) -> None:
         _Product(site, widest // 4, registers).print()
