@@ -7,7 +7,7 @@ from typing import Protocol
 import attrs
 
 from morello.ir.index import as_index
-from morello.kernels.site import SiteMask
+from morello.kernels.site import OperandSite, SiteMask
 
 
 class _Helpers(Protocol):
@@ -37,32 +37,38 @@ def uses_keys(mask: SiteMask, printer: _Helpers) -> str | None:
     return f"{printer.helper(name, text)}({given}, {keys})"
 
 
-def keys_used(mask: SiteMask, keys: int, printer: _Helpers, first: str, end: str) -> Span | None:
-    """Return what finds the keys, among the first `keys`, that rows may use: all if they use none.
+def keys_used(weights: OperandSite, keys: int, printer: _Helpers, first: str, end: str) -> Span | None:
+    """Return what finds the keys, among the first `keys`, whose `weights`, rows × keys, are not all 0.
 
-    Both ends are apart from 0 and from `keys` by multiples of 16. The result is None if keys do not lie side by side.
+    Both ends are apart from 0 and from `keys` by multiples of 16. The result is None without a mask, or if keys do not
+    lie side by side.
     """
-    given = _arguments(mask)
-    if given is None:
+    mask = weights.mask
+    given = mask and _arguments(mask)
+    if mask is None or given is None:
         return None
     window, among = mask.window, _among_keys(mask.window, printer)
-    name = f"keys_used{window or ''}"
+    dtype = weights.tensor.state.dtype
+    name = f"keys_used{window or ''}_{dtype}"
     before = f"""    while (*end - *first >= 16 && !{among}(low, high, columns + *first, 16)) {{
         *first += 16;
     }}
 """
-    text = f"""static void {name}({_ROWS}, const int32_t *columns, ptrdiff_t n, ptrdiff_t *first, ptrdiff_t *end) {{
+    results = f"const {dtype.c_name} *weights, ptrdiff_t apart, ptrdiff_t *first, ptrdiff_t *end"
+    text = f"""static void {name}({_ROWS}, const int32_t *columns, ptrdiff_t n, {results}) {{
 {_LOW_AND_HIGH}    *first = 0;
     *end = n;
     while (*end >= 16 && !{among}(low, high, columns + *end - 16, 16)) {{
         *end -= 16;
     }}
-{before if window else ""}    if (*first == *end) {{
-        *first = 0;
-        *end = n; /* Rows without keys are NaN. */
+{before if window else ""}    for (ptrdiff_t i = 0; *first == *end && i < m; ++i) {{
+        if (weights[i * apart] != 0) {{ /* Weights of a row without keys are NaN. */
+            *first = 0;
+            *end = n;
+        }}
     }}
 }}"""
-    call = f"{printer.helper(name, text)}({given}, {keys}, &{first}, &{end});"
+    call = f"{printer.helper(name, text)}({given}, {keys}, {weights.pointer()}, {weights.stride(1)}, &{first}, &{end});"
     return Span((f"ptrdiff_t {first}, {end};", call), first, end)
 
 

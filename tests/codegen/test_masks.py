@@ -22,7 +22,10 @@ _PARALLEL = """
     subschedule [0] { tile [1, 16, 16, 48] parallel; tile [1, 4, 16, 16]; select RegisterTile }
     subschedule [1] { move 0 to L1; move 1 to L1; move 2 to L1; move 3 to L1; tile [1, 1, 48]; select VectorCausalMask }
     subschedule [2] { move 0 to L1; move 1 to L1; tile [1, 1, 48]; select VectorSoftmax }
-    subschedule [3] { tile [1, 16, 48, 16] parallel; tile [1, 4, 48, 16]; select RegisterTile }"""
+    subschedule [3] { tile [1, 16, 48, 16] parallel
+                      to_accum
+                      subschedule [0] { select MemsetZero }
+                      subschedule [1] { split 16; tile [1, 4, 16, 16]; select RegisterTileAccum } }"""
 _SPEC = """Compose([y = Matmul(p, v), p = Softmax(c), c = CausalMask[window={window}](s, rows, keys), s = Matmul(q, k)],
     [q: (1×32×16, f32, L1), k: (1×16×48, f32, L1), v: (1×48×16, f32, L1), rows: (1×32×1, i32, L1),
      keys: (1×1×48, i32, L1), y: (1×32×16, f32, L1)], serial)"""

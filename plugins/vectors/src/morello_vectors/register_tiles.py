@@ -116,9 +116,9 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
             fresh=site.fresh,
             fetches=size == 64 and _fetches(site.spec, taken),
         )
-        if (mask := lhs.mask) and tile.in_rounds:
+        if lhs.mask and tile.in_rounds:
             names = site.fresh("first"), site.fresh("end")
-            tile = attrs.evolve(tile, span=keys_used(mask, tile.in_rounds * taken, site, *names))
+            tile = attrs.evolve(tile, span=keys_used(lhs, tile.in_rounds * taken, site, *names))
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
         if out.in_registers:
