@@ -286,7 +286,7 @@ FUNCTIONS = {
     "sin": VectorFunction(_sine("sin", 0), (), 1.0, (24, 24), "1"),
     "cos": VectorFunction(_sine("cos", 1), (), 1.0, (24, 24), "1"),
     "softplus": _expression("softplus", _SOFTPLUS, 2.0, (30, 28), "exp", "log1p"),
-    "mish": VectorFunction(_MISH, ("exp",), 4.0, (24, 23)),
+    "mish": VectorFunction(_MISH, ("exp",), 4.5, (24, 23)),
     "sqrt": _expression("sqrt", "$root(x)", 0.5, (6, 6)),
     "reciprocal": _expression("reciprocal", "1.0f / x", 0.5, (5, 5)),
     "round": _expression("round", "$nearest(x)", 0.0, (2, 2)),
