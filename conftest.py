@@ -14,14 +14,14 @@ from morello_reference_c import plugin
 
 from morello.api.kernel import Kernel
 from morello.build.library import build
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 from morello.run.arrays import empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
-from tools.fixtures import cli, isolated, make, refused, runnable, write
+from tools.fixtures import COMPILERS, cli, isolated, make, refused, runnable, write
 from tools.postgres import postgres, postgres_server
 
 __all__ = ["cli", "isolated", "make", "postgres", "postgres_server", "refused", "runnable", "write"]
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Where a test is run with each compiler, all but the first are for the full run. One worker runs the tests with
     a server.
     """
-    first = available_compilers()[:1]
+    first = COMPILERS[:1]
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("postgres"))
@@ -74,9 +74,9 @@ def target() -> Target:
     return Registry.of(reference_c=plugin).target("reference_c")
 
 
-@pytest.fixture(params=available_compilers(), ids=lambda compiler: compiler.name)
+@pytest.fixture(params=COMPILERS, ids=lambda compiler: compiler.name)
 def compiler(request: pytest.FixtureRequest) -> Compiler:
-    """Each C compiler of this machine."""
+    """Each of two C compilers of this machine."""
     return request.param
 
 
@@ -90,14 +90,14 @@ def built(program: Program, compiler: Compiler) -> Path:
 def prove(pytestconfig: pytest.Config) -> Prove:
     """Return a function that emits a program, builds it without warnings, and checks it with numpy and the reference.
 
-    A run with slow tests also runs the program under each sanitizer, and for `each_compiler` builds it with every
-    compiler installed. Compiling takes most of the time of such tests.
+    A run with slow tests also runs the program under each sanitizer, and for `each_compiler` builds it with the
+    second compiler, too. Compiling takes most of the time of such tests.
     """
     quick = "not slow" in (pytestconfig.getoption("markexpr") or "")
 
     def check(impl: Impl, target: Target, name: str = "kernel", each_compiler: bool = False) -> Kernel:
         program = target.emitter.emit(impl, target, name)
-        first, *others = available_compilers()
+        first, *others = COMPILERS
         kernel = Kernel.of(impl, target, program, first)
         kernel.function.library = built(program, first)
         kernel.check()

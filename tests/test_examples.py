@@ -70,7 +70,7 @@ SCALED = {
     "transpose": {"2048×2048": "64×64"},
 }
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.spec"))
-#: Those with schedules of their own are for AVX2.
+#: Those with schedules of their own are for AVX2. Of the other targets, each searches for half of these.
 SEARCHED = sorted(SCALED)
 
 
@@ -112,13 +112,13 @@ def test_examples_are_found_by_search(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", grouped(SEARCHED, "x86_avx512"))
+@pytest.mark.parametrize("name", grouped(SEARCHED[::2], "x86_avx512"))
 def test_examples_are_found_by_search_on_avx512(name: str) -> None:
     found_by_search(name, "x86_avx512")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", grouped(SEARCHED, "aarch64_neon"))
+@pytest.mark.parametrize("name", grouped(SEARCHED[1::2], "aarch64_neon"))
 def test_examples_are_found_by_search_on_neon(name: str) -> None:
     found_by_search(name, "aarch64_neon")
 

@@ -14,7 +14,7 @@ import pytest
 @pytest.mark.parametrize(
     ("tool", "options", "expected"),
     [
-        ("tools.fuzz.campaign", "--specs 16 --seconds 0.8 --seed 1", "16 of 16 Specs examined, 0 failed"),
+        ("tools.fuzz.campaign", "--specs 8 --seconds 0.4 --seed 1", "8 of 8 Specs examined, 0 failed"),
         ("tools.fuzz.random_programs", "--count 12 --seed 1", "12 programs: 0 failed"),
         ("tools.fuzz.random_programs", "--count 8 --seed 2 --sanitize", "8 programs"),
     ],

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from morello import crash
 from morello.api.kernel import Kernel
-from morello.build.toolchain import Compiler
+from morello.build.toolchain import Compiler, available_compilers
 from morello.cli.app import main
 from morello.host import missing_features
 from morello.ir.dtypes import F32, DType
@@ -33,6 +33,9 @@ Write = Callable[..., str]
 #: Data type, and where it is not row-major or contiguous, layout and contiguity.
 Kind = DType | tuple[DType | Layout | int, ...]
 Make = Callable[..., Kernel]
+
+#: Compilers for which tests are repeated. The third is that of ziglang: clang again, which emulated programs use.
+COMPILERS = available_compilers()[:2]
 
 ONE = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n"
 

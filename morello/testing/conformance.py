@@ -296,6 +296,7 @@ class _Drawing:
 
     def __init__(self, target: Target, kernel: Microkernel, seed: int):
         self._target, self._kernel = target, kernel
+        self._operations = kernel.operations(target)
         self._rng = random.Random(f"{seed} {kernel.name}")
         counts = {size // width for level in target.levels for size in level.vectors for width in (1, 2, 4)}
         named = {size for pattern in kernel.operands for size in pattern.vectors}
@@ -385,7 +386,7 @@ class _Drawing:
         """Return the kernel's operation, or one of its class with any parameters."""
         if isinstance(self._kernel.op, Operation):
             return self._kernel.op
-        return random_parameters(self._rng, self._rng.choice(self._kernel.operations(self._target)))
+        return random_parameters(self._rng, self._rng.choice(self._operations))
 
     def _shape(self, op: Operation) -> tuple[int, ...]:
         rng, kernel = self._rng, self._kernel

@@ -17,18 +17,7 @@ from tools.postgres import programs
 def test_every_number_is_there(tmp_path: Path) -> None:
     if not programs():
         pytest.skip("PostgreSQL is not installed")
-    options = [
-        "--kernels",
-        "2",
-        "--clients",
-        "1",
-        "--clients",
-        "2",
-        "--pieces",
-        "4",
-        "--json",
-        str(tmp_path / "all.json"),
-    ]
+    options = [*"--kernels 1 --clients 2 --pieces 4 --json".split(), str(tmp_path / "all.json")]
     table = CliRunner(catch_exceptions=False).invoke(databases.main, options).stdout
     found = json.loads((tmp_path / "all.json").read_text())
     assert all(one["value"] > 0 for one in found)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from morello.build.library import build
-from morello.build.toolchain import available_compilers
 from morello.codegen.float_bits import ODD_FLOAT, bits_to_float, float_to_bits
 from morello.ir.dtypes import BF16, F16, DType
+from tools.fixtures import COMPILERS
 
 E4M3, E5M2 = DType("f8e4m3", ml_dtypes.float8_e4m3fn), DType("f8e5m2", ml_dtypes.float8_e5m2)
 IEEE_E4M3 = DType("f8e4m3i", ml_dtypes.float8_e4m3)
@@ -32,7 +32,7 @@ def source() -> str:
     return "\n".join(parts)
 
 
-@pytest.fixture(scope="module", params=available_compilers(), ids=lambda compiler: compiler.name)
+@pytest.fixture(scope="module", params=COMPILERS, ids=lambda compiler: compiler.name)
 def library(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return ctypes.CDLL(str(build({"bits.c": source()}, (), request.param)))
 

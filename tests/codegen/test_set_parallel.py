@@ -10,7 +10,7 @@ import pytest
 
 import morello
 from morello.api.kernel import Kernel
-from morello.build.toolchain import Compiler, available_compilers, find_compiler, thread_flags
+from morello.build.toolchain import Compiler, find_compiler, thread_flags
 from morello.errors import ToolchainError
 from morello.host import missing_features
 from morello.testing.batch import translation_unit
@@ -116,7 +116,6 @@ def fill() -> Kernel:
     return morello.compile(SPEC)
 
 
-@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 @pytest.mark.parametrize("openmp", [False, True])
 def test_loops_run_on_threads_of_the_caller(fill: Kernel, compiler: Compiler, openmp: bool, tmp_path: Path) -> None:
     if missing := missing_features((*fill.target.info.cpu_features, *fill.program.cpu_features)):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from morello import api
 from morello.build.library import build
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.testing.batch import translation_unit
 
 PARALLEL = """\
@@ -21,7 +19,6 @@ schedule {name} {{
 """
 
 
-@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
 def test_parallel_programs_share_a_file(compiler: Compiler) -> None:
     """Each has its own threads."""
     text = "".join(PARALLEL.format(name=name, rows=rows) for name, rows in (("first", 16), ("second", 32)))

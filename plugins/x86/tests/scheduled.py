@@ -8,16 +8,17 @@ from itertools import cycle
 import pytest
 
 from morello import api
-from morello.build.toolchain import Compiler, available_compilers
+from morello.build.toolchain import Compiler
 from morello.host import missing_features
 from morello.ir.impl import Node
 from morello.plugins.registry import Registry
 from morello.testing import Trials
+from tools.fixtures import COMPILERS
 
 
 def in_turns(parameter: str, values: Iterable[object]) -> pytest.MarkDecorator:
-    """Parametrize a test with `values` and `compiler`: values take turns with this machine's compilers."""
-    compilers = available_compilers()[::-1]
+    """Parametrize a test with `values` and `compiler`: values take turns with two compilers."""
+    compilers = COMPILERS[::-1]
     cases = [
         pytest.param(value, compiler, id=f"{getattr(getattr(value, 'info', None), 'name', value)}-{compiler.name}")
         for value, compiler in zip(values, cycle(compilers), strict=False)
