@@ -43,6 +43,8 @@ _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
 _KINDS = 200
 #: Combinations of data types that are looked at: all those of few operands.
 _TRIED = 20_000
+#: Operands of other data types than the usual ones, at most, for operations that have such.
+_NEAR = 2
 #: Draws of a round; data types without a Spec in it are skipped if others have one.
 _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
@@ -291,6 +293,11 @@ def _is_canonical(tensor: TensorSpec) -> bool:
     return tensor.canonical() == tensor and bool(tensor.has_whole_vectors())
 
 
+def _distance(kinds: Sequence[DType], usual: Sequence[DType], named: Sequence[Sequence[DType]]) -> int:
+    """Return the number of operands without their usual data type although the pattern allows it."""
+    return sum(one != other and other in own for one, other, own in zip(kinds, usual, named, strict=False))
+
+
 class _Drawing:
     """Draws Specs from a declaration."""
 
@@ -332,8 +339,14 @@ class _Drawing:
         alike = [(dtype,) * len(named) for dtype in named[0] if all(dtype in one for one in named)]
         others: list[tuple[DType, ...]] = []
         if "dtype" not in self._kernel.same:
-            few = product(map(len, named)) <= _TRIED
-            others += itertools.product(*named) if few else (tuple(map(rng.choice, named)) for _ in range(_TRIED))
+            every, usual = itertools.product(*named), self._operations[0].only_types
+            if usual:
+                # Few are valid. Those near the usual ones have each type of each operand.
+                others += (one for one in every if _distance(one, usual, named) <= _NEAR)
+            elif product(map(len, named)) <= _TRIED:
+                others += every
+            else:
+                others += (tuple(map(rng.choice, named)) for _ in range(_TRIED))
             rng.shuffle(others)
         found = (*filter(self._may_be, alike), *itertools.islice(filter(self._may_be, others), _KINDS))
         kinds = [*dict.fromkeys(found)]
