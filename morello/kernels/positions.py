@@ -86,12 +86,13 @@ def _among_keys(window: int, printer: _Helpers) -> str:
     """Return the C function that compares keys with the lowest and the highest position of rows."""
     name = f"among_keys{window or ''}"
     recent = f" & ((int64_t)columns[j] + {window} > low)" if window else ""
+    unused = "" if window else "    (void)low;\n"
     text = f"""static inline int {name}(int32_t low, int32_t high, const int32_t *columns, ptrdiff_t n) {{
-    int some = 0;
+{unused}    int some = 0;
     for (ptrdiff_t j = 0; j < n; ++j) {{
         some |= (columns[j] <= high){recent};
     }}
-    return some{"" if window else " & (low <= high)"};
+    return some;
 }}"""
     return printer.helper(name, text)
 

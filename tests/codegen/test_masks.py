@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,3 +65,43 @@ def test_masked_keys_are_left_out(spec: str, schedule: str, window: int, avx2: T
     v[32:] = np.nan
     made = kernel(q[None], k[None], v[None], last[None, :, None], keys[None, None])[0]
     assert np.array_equal(np.isnan(made).all(-1), last >= 32)
+
+
+_MASK = """Compose([c = CausalMask({scores}, {positions}, keys), {stages}s = Matmul(q, k)],
+    [q: (1×{m}×16, f32, GL), k: (1×16×48, f32, GL), {name}rows: (1×{rows}×1, i32, GL), keys: (1×1×48, i32, GL),
+     c: (1×{rows}×48, f32, GL)], serial)"""
+_PLAIN = {"scores": "s", "positions": "rows", "stages": "", "m": 32, "rows": 32, "name": ""}
+_BROADCAST = {"scores": "a", "stages": "a = Add[over_lhs=[1]](s, bias), ", "m": 1, "name": "bias: (1×32×48, f32, GL), "}
+# More positions than the stack takes.
+_OFF = "off: (1×2048×1, i32, GL), "
+_INTERMEDIATE = {"positions": "at", "stages": "at = Add(rows, off), ", "m": 2048, "rows": 2048, "name": _OFF}
+_PRODUCT = "subschedule [{}] {{ tile [1, {}, 16, 16]; select RegisterTile }}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "schedule"),
+    [
+        (_BROADCAST, "bufferize to GL\n" + _PRODUCT.format(0, 1)),
+        ({}, "tile [0, 1, 0, 0]\nmove 0 to L1\nmove 0 to RF\nbufferize to L1\n" + _PRODUCT.format(0, 1)),
+        (_INTERMEDIATE, "bufferize to GL\n" + _PRODUCT.format(1, 4)),
+    ],
+    ids=["broadcast", "registers", "intermediate"],
+)
+def test_a_product_is_computed_if_it_cannot_read_the_positions(
+    fields: dict[str, Any], schedule: str, avx2: Target
+) -> None:
+    if missing := missing_features(avx2.info.cpu_features):
+        pytest.skip(f"this machine lacks {', '.join(missing)}")
+    fields = _PLAIN | fields
+    kernel = morello.compile(morello.goal(_MASK.format(**fields), target=avx2.name).apply(schedule).synthesize())
+    rng, count = np.random.default_rng(0), fields["rows"]
+    q, k = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, fields["m"], 16), (1, 16, 48)))
+    bias = rng.standard_normal((1, 32, 48)).astype(np.float32)
+    keys, rows = np.arange(48, dtype=np.int32)[None, None], np.full((1, count, 1), 40, np.int32)
+    rows[0, 0] = -1
+    off = np.arange(count, dtype=np.int32)[None, :, None] % 5
+    named = {"q": q, "k": k, "bias": bias, "rows": rows, "off": off, "keys": keys}
+    made = kernel(*(named[one.name] for one in kernel.arguments if not one.writes))
+    scores = q.astype(float) @ k + (bias if fields["scores"] == "a" else 0)
+    kept = keys <= rows + (off if fields["positions"] == "at" else 0)
+    np.testing.assert_allclose(made, np.where(kept, scores, -np.inf), atol=1e-5)
