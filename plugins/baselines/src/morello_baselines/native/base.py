@@ -23,6 +23,10 @@ class NotInstalled(Exception):
     """The baseline is not installed; the message says why."""
 
 
+#: The largest differences from float64 of results in types of 16 bits, by roundoff, relative to the largest value.
+TOLERANCES = {"bf16": 2**-8, "f16": 2**-10}
+
+
 @attrs.frozen
 class Prepared:
     """A problem that is ready to run: seconds of n calls, and the output of the last call in its logical shape.

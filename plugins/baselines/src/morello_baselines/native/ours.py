@@ -15,7 +15,7 @@ from morello.db.default import open_store
 from morello.errors import NoImplementation
 from morello.run.arrays import empty, pack, unpack
 from morello.run.timing import FunctionTimer
-from morello_baselines.native.base import NotOffered, Prepared, unpinned
+from morello_baselines.native.base import TOLERANCES, NotOffered, Prepared, unpinned
 from morello_baselines.native.problems import Problem, placed
 
 
@@ -63,7 +63,9 @@ def prepared(kernel: Kernel, arrays: list[np.ndarray], threads: int) -> Prepared
     """Return a kernel as something to run on these arrays."""
     timer = FunctionTimer(kernel.function, arrays, kernel.threads(threads))
     output = next(argument for argument in kernel.arguments if argument.writes)
+    result = kernel.spec.operands[output.operand]
     return Prepared(
         lambda calls: timer(calls)[threads > 1],
-        lambda: unpack(arrays[output.index], kernel.spec.operands[output.operand]),
+        lambda: unpack(arrays[output.index], result),
+        tolerance=TOLERANCES.get(result.state.dtype.name, 1e-5),
     )

@@ -48,14 +48,17 @@ class Problem:
         return [f"target {target}\nspec problem = {spec}\n" for spec in ends]
 
     def inputs(self) -> list[np.ndarray]:
-        """Return the same random values for every process: floats from -1 to 1, bytes of half their range.
+        """Return the same random values for every process: floats from -1 to 1, bytes of half their range, rows in i32.
 
         Pairs of products of bytes then fit 16 bits, in which AVX2 adds them. Where all are added up in 16 bits, bytes
         are so small that these suffice.
         """
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         small = self.types[-1] == "i16"
-        arrays = [_draw(rng, shape, kind, small) for shape, kind in zip(self.shapes, self.types, strict=False)]
+        arrays = [
+            _draw(rng, shape, kind, small, self.shapes[0][0])
+            for shape, kind in zip(self.shapes, self.types, strict=False)
+        ]
         if self.columns:
             arrays[1] = np.swapaxes(aligned(np.swapaxes(arrays[1], -1, -2)), -1, -2)
         return [array if self.columns and place == 1 else aligned(array) for place, array in enumerate(arrays)]
@@ -96,8 +99,10 @@ class Problem:
         return array.T if self.what == "transpose" else array
 
 
-def _draw(rng: np.random.Generator, shape: Shape, kind: str, small: bool) -> np.ndarray:
+def _draw(rng: np.random.Generator, shape: Shape, kind: str, small: bool, rows: int) -> np.ndarray:
     dtype = NUMPY[kind]
+    if kind == "i32":
+        return rng.integers(rows, size=shape, dtype=dtype)
     if BY_NAME[kind].is_float:
         return rng.uniform(-1, 1, shape).astype(np.float32).astype(dtype)
     low, high = (0, 255) if kind == "u8" else (-64, 64)

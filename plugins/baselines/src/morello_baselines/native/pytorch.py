@@ -7,13 +7,10 @@ import numpy as np
 
 from morello.ir.dtypes import BY_NAME
 from morello_baselines.calls import arranged
-from morello_baselines.native.base import NotInstalled, Prepared
+from morello_baselines.native.base import TOLERANCES, NotInstalled, Prepared
 from morello_baselines.native.problems import Problem
 from morello_baselines.torch_calls import Torch
 from morello_baselines.worker import seconds
-
-#: The roundoff of results in types of 16 bits.
-_TOLERANCES = {"bf16": 2**-8, "f16": 2**-10}
 
 
 class TorchRunner:
@@ -26,7 +23,7 @@ class TorchRunner:
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         self._calls.torch.set_num_threads(threads)
         self._calls.torch.set_grad_enabled(False)
-        low = next((kind for kind in problem.types if kind in _TOLERANCES), "")
+        low = next((kind for kind in problem.types if kind in TOLERANCES), "")
         logical = problem.logical
         if low:
             states = tuple(attrs.evolve(one, dtype=BY_NAME[low]) for one in logical.states)
@@ -41,5 +38,5 @@ class TorchRunner:
         def run(count: int) -> float:
             return count * seconds(calls.run, count)[threads > 1]
 
-        note, tolerance = (f"result in {low}", _TOLERANCES[low]) if low else ("", 1e-5)
+        note, tolerance = (f"result in {low}", TOLERANCES[low]) if low else ("", 1e-5)
         return Prepared(run, output, note, tolerance)
