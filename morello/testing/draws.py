@@ -195,7 +195,8 @@ class Draws:
             drawn = [tuple(rng.choices(known, k=count)) for _ in range(_DRAWN_TYPES)]
             every = [*itertools.product(floats, repeat=count), *((one,) * count for one in known), *drawn]
         samples = [(random_parameters(rng, op), _shape(rng, rank, _VOLUME)) for _ in range(4)]
-        samples.append((op, (4,) * rank))
+        # Those of the first draw may all have too few dimensions.
+        samples += [(op, (4,) * most) for most in (rank, op.rank or 4)]
         configured = [(made_for(each, shape), shape) for each, shape in samples]
         every = [
             one for one in dict.fromkeys(every) if any(each.refusal(shape, one) is None for each, shape in configured)
