@@ -1,4 +1,4 @@
-"""Where the tensors of a program live: in registers, on the stack, in the workspace or in a managed memory."""
+"""Places of the tensors of a program: in registers, on the stack, in the workspace or in a managed memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the intermediates of a pipeline lie in the workspace: those that no part needs together share memory."""
+"""Places of the intermediates of a pipeline in the workspace: those that no part needs together share memory."""
 
 from __future__ import annotations
 
