@@ -12,14 +12,25 @@ from typing import Any
 
 import numpy as np
 
+from morello.ir.ops.gather import Gather
+from morello.ir.ops.pool import AvgPool, MaxPool
+from morello.ir.ops.views import Concat, Transpose
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.problems import Problem
 
-#: The nodes of a problem: operators with their inputs and attributes. `y` is the result of the previous node.
-_NODES: dict[str, list[tuple[str, tuple[str, ...], dict[str, Any]]]] = {
+#: An operator with its inputs and attributes.
+_Node = tuple[str, tuple[str, ...], dict[str, Any]]
+#: The nodes of a problem. `y` is the result of the previous node.
+_NODES: dict[str, list[_Node]] = {
     "matmul": [("MatMul", ("0", "1"), {})],
     "chain": [("MatMul", ("1", "2"), {}), ("MatMul", ("y", "0"), {})],
     "linear gelu": [("MatMul", ("1", "2"), {}), ("Add", ("y", "0"), {}), ("Gelu", ("y",), {})],
+    "attention": [
+        ("MatMul", ("1", "2"), {}),
+        ("Mul", ("y", "scale"), {}),
+        ("Softmax", ("y",), {"axis": -1}),
+        ("MatMul", ("y", "0"), {}),
+    ],
     "softmax": [("Softmax", ("0",), {"axis": -1})],
     "layer norm": [("LayerNormalization", ("2", "1", "0"), {"axis": -1, "epsilon": 1e-5})],
     "gelu": [("Gelu", ("0",), {})],
@@ -33,6 +44,32 @@ _NODES: dict[str, list[tuple[str, tuple[str, ...], dict[str, Any]]]] = {
 #: The inputs that are weights in networks.
 _WEIGHTS = {"matmul": (1,), "linear gelu": (0, 2), "conv": (1,)}
 _OPSET = 20
+#: Functions that both name alike.
+_FUNCTIONS = ("Erf", "Sin", "Mish", "HardSwish")
+
+
+def _nodes(problem: Problem) -> list[_Node]:
+    """Return the nodes of a problem. Raises NotOffered for one that is not listed."""
+    op = problem.logical.op
+    match op:
+        case MaxPool() | AvgPool():
+            attributes: dict[str, Any] = {"kernel_shape": [*map(int, problem.logical.shape[-2:])]}
+            attributes |= {"strides": op.strides, "pads": op.pads, "dilations": op.dilations}
+            if isinstance(op, AvgPool):
+                attributes["count_include_pad"] = int(op.count_include_pad)
+            return [(type(op).__name__.replace("Avg", "Average"), ("0",), attributes)]
+        case Concat():
+            names = tuple(map(str, range(len(op.sizes))))
+            return [("Concat", names, {"axis": op.axis(len(problem.shape))})]
+        case Transpose():
+            return [("Transpose", ("0",), {"perm": op.order_of(len(problem.shape))})]
+        case Gather():
+            return [("Gather", ("0", "1"), {"axis": op.dim})]
+        case _ if str(op) in _FUNCTIONS:
+            return [(str(op), ("0",), {})]
+    if problem.what in _NODES and problem.f32:
+        return _NODES[problem.what]
+    raise NotOffered("only row-major f32, and not every operation")
 
 
 class OnnxRuntime:
@@ -47,21 +84,20 @@ class OnnxRuntime:
             raise NotInstalled("onnx and onnxruntime are not installed") from error
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
-        if problem.what not in _NODES or not problem.f32:
-            raise NotOffered("only row-major f32, and not every operation")
+        nodes = _nodes(problem)
         weights = _WEIGHTS.get(problem.what, ()) if self._constant else ()
         if self._constant and not weights:
             raise NotOffered("no weights")
         options = self._runtime.SessionOptions()
         options.intra_op_num_threads = threads
-        model = self._model(problem, {place: inputs[place] for place in weights}).SerializeToString()
+        model = self._model(problem, nodes, {place: inputs[place] for place in weights}).SerializeToString()
         session = self._runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         out, binding = problem.output(), session.io_binding()
         memory = out.T if problem.what == "transpose" else out
         for place, array in enumerate(inputs):
             if place in weights:
                 continue
-            binding.bind_input(str(place), "cpu", 0, np.float32, array.shape, array.ctypes.data)
+            binding.bind_input(str(place), "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         binding.bind_output("out", "cpu", 0, np.float32, memory.shape, out.ctypes.data)
 
         def run(count: int) -> float:
@@ -73,10 +109,10 @@ class OnnxRuntime:
 
         return Prepared(run, lambda: out)
 
-    def _model(self, problem: Problem, weights: dict[int, np.ndarray]) -> Any:
-        helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT
+    def _model(self, problem: Problem, steps: list[_Node], weights: dict[int, np.ndarray]) -> Any:
+        helper, kinds = self._onnx.helper, self._onnx.TensorProto
+        kind = kinds.FLOAT
         nodes, last = list[Any](), ""
-        steps = _NODES[problem.what]
         for number, (op, names, attributes) in enumerate(steps):
             made = "out" if number == len(steps) - 1 else f"y{number}"
             nodes.append(helper.make_node(op, [last if one == "y" else one for one in names], [made], **attributes))
@@ -85,9 +121,14 @@ class OnnxRuntime:
             axes = helper.make_tensor("axes", self._onnx.TensorProto.INT64, [1], [-1])
             nodes.insert(0, helper.make_node("Constant", [], ["axes"], value=axes))
             nodes[-1].input.append("axes")
-        shapes = {str(at): shape for at, shape in enumerate(problem.shapes) if at not in weights}
-        given = [helper.make_tensor_value_info(name, kind, shape) for name, shape in shapes.items()]
+        given = [
+            helper.make_tensor_value_info(str(at), kinds.INT32 if dtype == "i32" else kind, shape)
+            for at, (shape, dtype) in enumerate(zip(problem.shapes, problem.types, strict=False))
+            if at not in weights
+        ]
         found = helper.make_tensor_value_info("out", kind, None)
         held = [self._onnx.numpy_helper.from_array(array, str(place)) for place, array in weights.items()]
+        if problem.what == "attention":
+            held.append(self._onnx.numpy_helper.from_array(np.float32(problem.shapes[1][-1] ** -0.5), "scale"))
         graph = helper.make_graph(nodes, "problem", given, [found], held)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=10)
