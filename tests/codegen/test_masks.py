@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -105,3 +106,30 @@ def test_a_product_is_computed_if_it_cannot_read_the_positions(
     scores = q.astype(float) @ k + (bias if fields["scores"] == "a" else 0)
     kept = keys <= rows + (off if fields["positions"] == "at" else 0)
     np.testing.assert_allclose(made, np.where(kept, scores, -np.inf), atol=1e-5)
+
+
+def test_values_are_read_before_one_is_chosen(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcc 12.2 at -O3 read some of these scores by the masks of others, if it was to read them on a condition."""
+    if missing := missing_features(avx2.info.cpu_features):
+        pytest.skip(f"this machine lacks {', '.join(missing)}")
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is missing")
+    monkeypatch.setenv("MORELLO_CC", "gcc")
+    goal = morello.goal(
+        """Compose([y = Mul(x, c), c = CausalMask(s, rows, keys)],
+           [x: (9×3×7, f32, L1, layout[1, 0, 2]), s: (9×3×7, f32, L1, layout[1, 0, 2]), rows: (9×3×1, i32, L1),
+            keys: (1×1×7, i32, L1), y: (9×3×7, f32, L1)], serial)""",
+        target=avx2.name,
+    ).apply(
+        """bufferize to L1
+           subschedule [0] {
+               tile [0, 2, 0]
+               subschedule [0] { tile [1, 0, 0]; tile [0, 0, 1]; tile [0, 1, 0]; select ValueCausalMask }
+               subschedule [1] { tile [1, 0, 0]; tile [0, 0, 1]; select ValueCausalMask }
+           }
+           subschedule [1] { tile [1, 1, 1]; select ValueMul }"""
+    )
+    rng = np.random.default_rng(0)
+    x, s = (rng.standard_normal((3, 9, 7)).astype(np.float32).transpose(1, 0, 2) for _ in range(2))
+    rows, keys = rng.integers(3, 9, (9, 3, 1), np.int32), rng.integers(0, 5, (1, 1, 7), np.int32)
+    np.testing.assert_array_equal(morello.compile(goal)(x, s, rows, keys), x * np.where(keys <= rows, s, -np.inf))

@@ -10,6 +10,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, touching
 from morello_vectors.common import HALF_CYCLE
 from morello_vectors.lanes import Place, lanewise, vectors, width
+from morello_vectors.values import read_first
 
 #: Half cycles of a vector: two loads, a comparison, a choice and a store. A window adds a difference and a comparison.
 _VECTOR, _WINDOW = 4, 2
@@ -30,7 +31,7 @@ def _value(site: KernelSite) -> None:
         site.line(f"(void){row};")
         site.line(f"{out} = {scores};")
         return
-    site.line(f"{out} = {kept} ? {scores} : -__builtin_inff();")
+    site.line(f"{out} = {kept} ? {read_first(site, 0, F32)} : -__builtin_inff();")
 
 
 def _vector(place: Place) -> str:

@@ -39,7 +39,7 @@ from morello_vectors.lanes import (
     width,
 )
 from morello_vectors.streams import streamed
-from morello_vectors.values import computed, costs, in_doubles, line, literal, picked
+from morello_vectors.values import computed, costs, in_doubles, line, literal, picked, read_first, write
 from morello_vectors.vector_math import DIVISION, cycles, define
 
 #: Half cycles of a call of a function of the C library.
@@ -171,14 +171,17 @@ def _logic(site: KernelSite) -> str:
     return f"{{out}} = {_LOGIC[site.spec.op.name]};"
 
 
-def _chosen(site: KernelSite) -> str:
-    """Return the template of Where on single values."""
-    out = site.spec.states[3].dtype
-    lhs, rhs = (
-        scalar_as(site, f"{{{name}}}", state.dtype, out)
-        for name, state in zip(("lhs", "rhs"), site.spec.states[1:], strict=False)
-    )
-    return f"{{out}} = {{condition}} ? {lhs} : {rhs};"
+def _chosen(site: KernelSite) -> None:
+    """Print Where on single values."""
+    condition, out = site.operand(0).scalar(), site.operand(3).scalar()
+    lhs, rhs = (read_first(site, index, site.spec.states[3].dtype) for index in (1, 2))
+    site.line(f"{out} = {condition} ? {lhs} : {rhs};")
+
+
+def _prelu(site: KernelSite) -> None:
+    """Print PRelu on single values."""
+    x, slope = (read_first(site, index, site.spec.states[2].dtype.wide) for index in (0, 1))
+    write(site, 2, f"{x} < 0 ? {slope} * {x} : {x}")
 
 
 def _scalar(name: str, op: Operation | type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
@@ -206,11 +209,11 @@ SCALARS = (
     *(_scalar(f"Value{one}", Function(one), 2, 2, template=line(_sign)) for one in ("Abs", "Neg")),
     *(_scalar(f"Value{op.__name__}", op, 3, 5 if op is Div else 1, template=line(_binary)) for op in _BINARIES),
     _scalar("ValuePow", Pow, 3, 3 * _CALL, emit=in_doubles("x = {lhs}; {out} = __builtin_pow(x, {rhs})")),
-    _scalar("ValuePRelu", PRelu, 3, 3, template=line("{lhs} < 0 ? {rhs} * {lhs} : {lhs}")),
+    _scalar("ValuePRelu", PRelu, 3, 3, emit=_prelu),
     _scalar("ValueComparison", Comparison, 3, 2, template=_compared),
     _scalar("ValueLogic", Logic, 3, 1, template=_logic),
     _scalar("ValueNot", Not, 2, 1, template="{out} = !{src};"),
-    _scalar("ValueWhere", Where, 4, 3, template=_chosen),
+    _scalar("ValueWhere", Where, 4, 3, emit=_chosen),
     _scalar("ValueDivideVec", DivideVec, 2, 5, template=line("{x} / {y}")),
     _scalar("ValueDivideVecScalar", DivideVecScalar, 2, 5, template=line("{x} / {y}")),
 )

@@ -28,6 +28,17 @@ def read(site: KernelSite, index: int, dtype: DType) -> str:
     return scalar_as(site, operand.scalar(), operand.tensor.state.dtype, dtype.wide)
 
 
+def read_first(site: KernelSite, index: int, dtype: DType) -> str:
+    """Print a variable that holds the only value of an operand as `dtype`; return its name.
+
+    For values that are used on a condition: gcc 12.2 at -O3 may mask such reads by the conditions of others.
+    """
+    operand, name = site.operand(index), site.fresh("value")
+    value = scalar_as(site, operand.scalar(), operand.tensor.state.dtype, dtype)
+    site.line(f"const {dtype.c_name} {name} = {value};")
+    return name
+
+
 def write(site: KernelSite, index: int, value: str) -> None:
     """Store a result, which is a `float` or `double` for float types, as the only value of an operand."""
     operand = site.operand(index)

@@ -103,7 +103,7 @@ def binary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
         a, b = (one.read("double", *point) for one, point in zip((lhs, rhs), points, strict=True))
         return [out.write(f"pow({a}, {b})", *dims)]
     if isinstance(op, PRelu):
-        return [f"{out.type_of_sums} x = {a};", out.write(f"(x < 0 ? {b} * x : x)", *dims)]
+        return [f"{out.type_of_sums} x = {a}, slope = {b};", out.write("(x < 0 ? slope * x : x)", *dims)]
     return [out.write(f"{a} {_OPERATORS[type(op)]} {b}", *dims)]
 
 
@@ -142,7 +142,9 @@ def where(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
     assert isinstance(op, Where)
     condition, lhs, rhs, out = values
     a, b = (one.read(out.type_of_sums, *at(dims, over)) for one, over in ((lhs, op.over_lhs), (rhs, op.over)))
-    return [out.write(f"({condition.element(*at(dims, op.over_condition))} ? {a} : {b})", *dims)]
+    # gcc 12.2 may mask a read on a condition by the conditions of others.
+    chosen = out.write(f"({condition.element(*at(dims, op.over_condition))} ? a : b)", *dims)
+    return [f"{out.type_of_sums} a = {a}, b = {b};", chosen]
 
 
 def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:

@@ -27,7 +27,9 @@ def causal_mask(op: Operation, values: Sequence[Value], dims: Sequence[str], sha
     kept = "column <= row" + (f" && column > row - {op.window}" if op.window else "")
     return [
         f"int64_t row = {row}, column = {column};",
-        out.write(f"({kept} ? {scores.read('float', *dims)} : -INFINITY)", *dims),
+        # gcc 12.2 may mask a read on a condition by the conditions of others.
+        f"float score = {scores.read('float', *dims)};",
+        out.write(f"({kept} ? score : -INFINITY)", *dims),
     ]
 
 
