@@ -96,7 +96,9 @@ class Emission(Storage):
                 self._enter(view, one.name, each.reads, stack)
                 for view, one, each in zip(views, operands, declared, strict=True)
             ]
-            stack.enter_context(self.writer.variables(name for view in loaded for name in view.buffer.variables or ()))
+            registers = [name for view in loaded for name in view.buffer.variables or ()]
+            strides = [name for one in of_operands(parameters) for name in one.stride_names]
+            stack.enter_context(self.writer.variables([*registers, *strides]))
             self._node(self.impl, loaded)
             for view, one, inside in zip(views, declared, loaded, strict=True):
                 if inside is not view and one.writes:
@@ -150,7 +152,7 @@ class Emission(Storage):
 
     @property
     def implementations(self) -> Sequence[Impl]:
-        """Return the programs that implement the Spec on a part of it."""
+        """Return the programs that are printed: one, or one for each size of parts."""
         return (self.impl,)
 
     def _parameters(self) -> tuple[tuple[Parameter, ...], list[View]]:

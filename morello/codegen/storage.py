@@ -30,6 +30,7 @@ class Storage(SitePrinter):
         self._memories = Memories(emitter.memories)
 
     def _on_stack(self, tensor: TensorSpec) -> bool:
+        """Return True for a tensor in registers, and for a small one outside managed memories."""
         level = tensor.state.level
         return self.target.level(level).is_register or (
             level not in self._memories and int(tensor.bytes) <= MAX_STACK_BYTES
@@ -51,11 +52,10 @@ class Storage(SitePrinter):
             with self.names.scope(), self.writer.block(), self._placed(tensor, name) as placed:
                 yield placed
             return
-        size = int(tensor.bytes)
-        on_stack = size <= MAX_STACK_BYTES
-        with self.names.scope(), self.writer.block(), self._function.holding(0 if on_stack else size) as held:
+        size = 0 if self._on_stack(tensor) else int(tensor.bytes)
+        with self.names.scope(), self.writer.block(), self._function.holding(size) as held:
             view = self._fresh(tensor, name)
-            if on_stack:
+            if not size:
                 kind = tensor.state.dtype.c_name
                 self.writer.line(f"_Alignas({ALIGNMENT}) {kind} {view.buffer.name}[{tensor.volume}];")
             else:

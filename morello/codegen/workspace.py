@@ -17,8 +17,8 @@ from morello.rewrites.pipeline import lifetimes
 class SharedPlaces:
     """The places of new tensors of a pipeline, by number.
 
-    `same` is the tensor that each is stored over, or itself; `starts` are in bytes. For each part there are the tensors
-    that it uses, and the bytes held while it runs.
+    `same` is the first of the tensors that are stored one over another with each, perhaps itself; `starts` are in
+    bytes. For each part there are the tensors that it uses, and the bytes held while it runs.
     """
 
     same: dict[int, int]
@@ -52,7 +52,10 @@ def shared_places(impl: Node, tensors: Collection[int], in_place: Callable[[str]
 
 
 def _stored_over(impl: Node, held: Sequence[Collection[int]], in_place: Callable[[str], bool]) -> dict[int, int]:
-    """Return, for each tensor, the one that it is stored over, which the part that makes it is the last to use."""
+    """Return, for each tensor, the first of those that are stored one over another in its place, perhaps itself.
+
+    One is stored over another if the part that makes it is the last to use the other.
+    """
     operands, same = len(impl.spec.logical.states), {one: one for each in held for one in each}
     for number, (part, child) in enumerate(zip(impl.expansion.parts, impl.children, strict=True)):
         before, after = held[number - 1] if number else (), held[number + 1] if number + 1 < len(held) else ()

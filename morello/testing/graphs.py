@@ -33,7 +33,7 @@ def _composable(op: Operation) -> bool:
 
 #: The operations that any place of a Compose can have.
 COMPOSABLE = tuple(op for op in BY_NAME.values() if _composable(op))
-#: They by the module that defines them, so that each kind is drawn as often.
+#: These operations by the module that defines them, so that each kind is drawn as often.
 _KINDS = [[*ops] for _, ops in itertools.groupby(COMPOSABLE, key=lambda op: type(op).__module__)]
 #: Those of a fixed rank by the dimensions of a tensor that they read.
 _OF_A_RANK = {

@@ -1,4 +1,4 @@
-"""Operands in registers: one variable each."""
+"""Variables: one for each value in a register; those that no line reads are marked as used."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def test_pixels_that_a_stride_skips_are_loaded_but_not_used(spec: str, schedule:
     goal = morello.goal(spec, target="x86_avx2")
     done = (goal.apply(schedule) if schedule else goal).synthesize()
     assert "    (void)image_1" in prove(done.impl, avx2).source
+
+
+def test_a_stride_that_no_line_reads_is_marked(avx2: Target, prove) -> None:
+    goal = morello.goal("Slice[rest=[2, 0]](1×5, (f32, GL, row_major, c1), GL, serial)", target="x86_avx2")
+    assert "    (void)src_stride0;" in prove(goal.synthesize().impl, avx2).source

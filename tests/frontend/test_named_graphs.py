@@ -243,6 +243,7 @@ def test_attention_with_masks(avx2: Target) -> None:
     assert signature is not None
     assert signature.names == ("q", "k", "v", "rows", "columns", "out")
     assert [spec.logical.operand(at).shape for at in signature.operands][3:5] == [(2, 3, 1), (1, 1, 5)]
-    for wrong, message in (("window=2", "not causal"), ("causal=2", "causal is true"), ("causal, window=0", "keys")):
+    wrongs = (("window=2", "not causal"), ("causal=2", "causal is true"), ("causal, window=0", "keys"))
+    for wrong, message in (*wrongs, ("over=[0]", "over is for a mask")):
         with pytest.raises(SourceError, match=message):
             parse_spec(f"Attention[{wrong}](1×3×5×4×4, GL, GL, GL, GL, GL, GL)", avx2)

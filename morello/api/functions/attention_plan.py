@@ -44,12 +44,12 @@ def attention_arrays(
 ) -> dict[str, Any]:
     """Return the arrays of a call: q, k, v, a mask if there is one, and positions if they mask keys.
 
-    A boolean mask chooses the scores or those that it `excluded`, −∞.
+    A boolean mask chooses between the scores and `excluded`, −∞.
 
     In a cache with `length`, the number of keys that a kernel reads is `length` rounded up to one of four numbers in an
     octave: a growing `length` needs few kernels. Raises ArgumentError if the arguments do not fit.
     """
-    mask = _added(mask, as_array(q).dtype.itemsize == 2 and not causal and length is None)
+    mask = _without_halves(mask, as_array(q).dtype.itemsize == 2 and not causal and length is None)
     if window and not causal:
         raise ArgumentError(f"attention: window={window} of rows that are not causal", "pass causal=True")
     given = {"q": q, "k": k, "v": v, **({} if mask is None else {"mask": mask})}
@@ -74,7 +74,7 @@ def attention_arrays(
     return {**given, "rows": give(rows_at), "columns": give(keys_at)}
 
 
-def _added(mask: Any, narrow: bool) -> Any:
+def _without_halves(mask: Any, narrow: bool) -> Any:
     """Return a mask that is boolean, or of floats of 32 bits or more, which are added to the scores.
 
     Without a mask and with `narrow` operands, this is 0: scores between operands of 16 bits alone would be of 16 bits.

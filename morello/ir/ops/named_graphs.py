@@ -180,6 +180,8 @@ class _Attention(NamedGraph):
         chosen = dict(made.values)
         if chosen["window"] and not chosen["causal"]:
             raise SpecError(f"{self.name}: a window of rows that are not causal", "write [causal, window=256]")
+        if "over" in given and not chosen["mask"]:
+            raise SpecError(f"{self.name}: over is for a mask, and there is none", "write [mask, over=[0]]")
         further = (*["mask"] * bool(chosen["mask"]), *["rows", "columns"] * bool(chosen["causal"]))
         return attrs.evolve(made, names=("q", "k", "v", *further, "out"))
 
