@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
 from functools import cache, lru_cache, partial
 from itertools import permutations, product
 from typing import Any, overload
@@ -48,8 +47,12 @@ def OddEven(dim: int, size: int) -> PhysicalDim:
     return PhysicalDim(dim, size, odd_even=True)
 
 
-class TileCode(IntEnum):
-    """The extent of a tile along one physical dimension of its tensor."""
+class TileCode:
+    """The extent of a tile along one physical dimension of its tensor.
+
+    Plain integers: numpy looks for its protocols on members of enumerations in Python code, and drops errors there,
+    Ctrl-C among them.
+    """
 
     STRADDLES = 0  # the tile breaks up a strip, so it has no layout
     GONE = 1  # the tile has one value along it, the tensor more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 
 import attrs
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, I8
-from morello.ir.layout import Dynamic, Layout, OddEven, Packed, PhysicalDim, col_major, nhwc, row_major
+from morello.ir.layout import Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, col_major, nhwc, row_major
 from morello.ir.numbers import Num
 from morello.ir.tensor import Block, Every, OperandState, TensorSpec
 
@@ -269,3 +270,15 @@ def test_lines_count_each_run_of_a_tile() -> None:
     assert not column.state.contiguous
     assert column.lines(64) == 8
     assert TensorSpec((8, 32), OperandState(I8, "GL", row_major(2), 2)).lines(64) == 4
+
+
+def test_numpy_runs_no_python_code_for_codes() -> None:
+    """numpy drops errors of Python code that it runs to look for its protocols, so that Ctrl-C would be lost."""
+    codes, called = np.arange(5), list[str]()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        found = [codes >= TileCode.WHOLE, np.where(codes == TileCode.CUT, TileCode.GONE, codes)]
+    finally:
+        sys.setprofile(None)
+    assert [one.tolist() for one in found] == [[False, False, False, True, True], [0, 1, 1, 3, 4]]
+    assert called == []

@@ -7,7 +7,6 @@ members of the pattern's tiles and views. The members are computed as a closure 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from typing import Any
 
 import attrs
@@ -27,8 +26,8 @@ from morello.search.tables.tiles import Kinds, Tiles
 FAR = SPACINGS[-1]
 
 
-class Run(IntEnum):
-    """The arrangement of values along the innermost dimension."""
+class Run:
+    """The arrangement of values along the innermost dimension: integers, as those of `TileCode`."""
 
     NONE = 0  # apart, or a single value, or no layout
     DENSE = 1  # one after another, but not all of the tensor
@@ -48,10 +47,10 @@ class Pattern:
 
     cls: int
     dim: int = -1
-    run: Run = Run.NONE
+    run: int = Run.NONE
     far: bool = False
 
-    def lying(self, run: Run, far: bool = False) -> Pattern:
+    def lying(self, run: int, far: bool = False) -> Pattern:
         """Return the pattern of the same class and dimension with another arrangement."""
         if run in (Run.NONE, Run.ANY):
             return Pattern(self.cls, run=run)
@@ -84,13 +83,13 @@ class Cuts:
         self.whole, self.tile = whole, tile
         self._line = np.sum(tile > 1, axis=0) == 1
         self._joined = joined(tile)
-        self._known: dict[tuple[int, Run, bool, int], tuple[list[tuple[Run, bool]], Kinds]] = {}
+        self._known: dict[tuple[int, int, bool, int], tuple[list[tuple[int, bool]], Kinds]] = {}
 
-    def lying(self, pattern: Pattern, width: int) -> tuple[list[tuple[Run, bool]], Kinds]:
+    def lying(self, pattern: Pattern, width: int) -> tuple[list[tuple[int, bool]], Kinds]:
         """Return the arrangement and `far` of each kind of tile, and the kinds, [cuts]. `width` is a value's bytes."""
         key = pattern.dim, pattern.run, pattern.far, width
         if key not in self._known:
-            found: list[tuple[Run, bool]] = []
+            found: list[tuple[int, bool]] = []
             kinds = np.full(self.whole.shape[1], -1, dtype=np.int16)
             for run, far, there in self._lying(pattern, width):
                 kinds[there] = len(found)
@@ -98,12 +97,12 @@ class Cuts:
             self._known[key] = found, kinds
         return self._known[key]
 
-    def _lying(self, pattern: Pattern, width: int) -> Iterator[tuple[Run, bool, Ints]]:
+    def _lying(self, pattern: Pattern, width: int) -> Iterator[tuple[int, bool, Ints]]:
         runs = self._runs(pattern)
-        for run in np.flatnonzero(np.bincount(runs, minlength=len(Run))).tolist():
+        for run in np.flatnonzero(np.bincount(runs)).tolist():
             there = np.flatnonzero(runs == run)
             if run != Run.DENSE or pattern.run == Run.DENSE:
-                yield Run(run), pattern.far, there
+                yield run, pattern.far, there
                 continue
             far = self.whole[pattern.dim, there] * width % FAR == 0
             for each in np.unique(far):
@@ -112,16 +111,16 @@ class Cuts:
     def _runs(self, pattern: Pattern) -> Ints:
         """Return the arrangements of tiles, [cuts]."""
         if pattern.run in (Run.NONE, Run.ANY):
-            return np.full(len(self._line), int(pattern.run))
+            return np.full(len(self._line), pattern.run)
         whole, tile = self.whole[pattern.dim], self.tile[pattern.dim]
         single = (tile == 1) & (whole > 1)
         if pattern.run in (Run.STRIPS, Run.ODD_EVEN):
-            return np.where(single, int(Run.NONE), int(pattern.run))
+            return np.where(single, Run.NONE, pattern.run)
         alone = self._line & (tile > 1)
         runs: Ints = np.where(
             single, Run.NONE, np.where(alone, Run.FULL, np.where(tile < whole, Run.DENSE, pattern.run))
         )
-        return np.where(self._joined & (runs != Run.NONE), int(Run.DENSE_OR_FULL), runs)
+        return np.where(self._joined & (runs != Run.NONE), Run.DENSE_OR_FULL, runs)
 
 
 def joined(sizes: Ints) -> Bools:
