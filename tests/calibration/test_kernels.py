@@ -67,7 +67,8 @@ def test_a_kernel_without_a_cost_gets_the_measured_one(machine: Registry, tmp_pa
     assert [*read_profile(path).kernels] == ["Sum"]
     spec = "Add(1, (f32, R), (f32, R), (f32, R), serial)"
     goal = api.goal(spec, target="toy_cpu", registry=machine, profile=path).select("Sum")
-    assert abs(cost_and_peak(goal.impl).cost - CALL) <= 1
+    # Rounded, and less what an operand in C costs if the measured one was there.
+    assert cost_and_peak(goal.impl).cost in range(CALL - 4, CALL + 2)
 
 
 def test_kernels_with_a_cost_are_compared(machine: Registry) -> None:
