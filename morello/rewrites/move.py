@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Layout, TileCode, canonical, named, row_major
@@ -197,7 +197,11 @@ class MoveStep(Rewrite):
             build = named(self.layout)
             if build is None:
                 raise Inapplicable(f"unknown layout {self.layout!r}", f"layouts are {', '.join(NAMED)}, layout[...]")
-            return build(len(tensor.shape))
+            try:
+                return build(len(tensor.shape))
+            except SpecError as error:
+                # Intermediates that get one place may differ in rank.
+                raise Inapplicable(error.message, error.hint) from None
         return self.layout
 
     def _vector(self, level: MemoryLevel) -> int | None:
