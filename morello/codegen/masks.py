@@ -41,7 +41,7 @@ def with_masks(expansion: Expansion, tensors: Sequence[View], operands: int) -> 
             continue
         scores, rows, columns, masked = part.args
         # Intermediates may be gone, or not declared, where a product asks for them.
-        if max(rows, columns) >= operands or not (_has_address(tensors[rows]) and _has_address(tensors[columns])):
+        if max(rows, columns) >= operands or not (tensors[rows].buffer.strided and tensors[columns].buffer.strided):
             continue
         mask = PositionMask(tensors[rows], tensors[columns], op.window)
         while scores >= operands and sum(one.args.count(scores) for one in parts) == 2:
@@ -55,12 +55,6 @@ def with_masks(expansion: Expansion, tensors: Sequence[View], operands: int) -> 
             if isinstance(softmax, Softmax) and softmax.axis(3) == 2 and other.args[0] == masked and not other.dim_maps:
                 found[other.args[1]] = _masked(found[other.args[1]], mask)
     return found
-
-
-def _has_address(view: View) -> bool:
-    """Return True for a tensor in memory, with a stride for each dimension."""
-    layout = view.buffer.tensor.state.layout
-    return not view.buffer.in_registers and not (layout and layout.has_strips)
 
 
 def _masked(view: View, mask: PositionMask) -> View:

@@ -12,7 +12,6 @@ from morello.codegen.loops import printed
 from morello.codegen.writer import CWriter
 from morello.ir.impl import Alloc, Impl, Loop, Node, walk
 from morello.ir.index import as_index
-from morello.ir.layout import row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.buffers import View
@@ -56,9 +55,8 @@ def can_be_parameters(views: Sequence[View]) -> bool:
     """Return True for operands in memory, each of a buffer of its own, whose tiles all have the same strides."""
 
     def plain(view: View) -> bool:
-        layout = view.buffer.tensor.state.layout or row_major(len(view.buffer.tensor.shape))
         fixed = all(as_index(stride).constant is not None for stride in view.buffer.strides)
-        return fixed and not view.buffer.in_registers and not layout.has_strips
+        return fixed and view.buffer.strided
 
     return len({view.buffer.name for view in views}) == len(views) and all(map(plain, views))
 

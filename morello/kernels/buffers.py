@@ -41,6 +41,12 @@ class Buffer:
     def in_registers(self) -> bool:
         return self.variables is not None
 
+    @property
+    def strided(self) -> bool:
+        """Return True for a tensor in memory, with a stride for each dimension."""
+        layout = self.tensor.state.layout
+        return not self.in_registers and not (layout and layout.has_strips)
+
 
 @attrs.frozen
 class PositionMask:
