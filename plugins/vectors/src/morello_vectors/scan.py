@@ -120,17 +120,24 @@ def _columns(spec: LogicalSpec) -> Num:
     return product(size for dim, size in enumerate(spec.shape) if dim != _axis(spec))
 
 
+def _by_columns(site: KernelSite, c: str, some: str, *body: str) -> None:
+    """Print a loop over groups of columns, `some` of them from `c` on, as many as the functions hold at most."""
+    width = int(_columns(site.spec))
+    site.line(f"for (ptrdiff_t {c} = 0; {c} < {width}; {c} += {_COLUMNS}) {{")
+    site.line(f"    const ptrdiff_t {some} = {width} - {c} < {_COLUMNS} ? {width} - {c} : {_COLUMNS};")
+    for line in body:
+        site.line(f"    {line}")
+    site.line("}")
+
+
 def _arg_columns(site: KernelSite) -> None:
     spec, source, out = site.spec, site.operand(0), site.operand(1)
     count, width = int(spec.shape[_axis(spec)]), int(_columns(spec))
     kind, c = spec.states[0].dtype.wide.c_name, site.fresh("c")
     best, some = site.fresh("best"), site.fresh("some")
-    site.line(f"for (ptrdiff_t {c} = 0; {c} < {width}; {c} += {_COLUMNS}) {{")
-    site.line(f"    {kind} {best}[{min(width, _COLUMNS)}];")
-    site.line(f"    const ptrdiff_t {some} = {width} - {c} < {_COLUMNS} ? {width} - {c} : {_COLUMNS};")
     where = f"({source.pointer()}) + {c}, {source.stride(_axis(spec))}, {count}, {some}"
-    site.line(f"    {_arg(site)}({where}, {best}, ({out.pointer()}) + {c});")
-    site.line("}")
+    found = f"{_arg(site)}({where}, {best}, ({out.pointer()}) + {c});"
+    _by_columns(site, c, some, f"{kind} {best}[{min(width, _COLUMNS)}];", found)
 
 
 def _arg_row(site: KernelSite) -> None:
@@ -174,7 +181,7 @@ def _cumsum(site: KernelSite) -> None:
     spec, source, out = site.spec, site.operand(0), site.operand(1)
     op, axis = spec.op, _axis(spec)
     assert isinstance(op, CumSum)
-    count, width = int(spec.shape[axis]), int(_columns(spec))
+    count = int(spec.shape[axis])
     narrow, dtype = (state.dtype for state in spec.states)
     kind = dtype.wide
     name = f"cumsum{'_exclusive' * op.exclusive}_{narrow}_{dtype}"
@@ -194,19 +201,17 @@ def _cumsum(site: KernelSite) -> None:
     last = f" + {count - 1} * " if op.reverse else ""
     starts = [f"({one.pointer()}) + {c}{last and last + step}" for one, step in zip((source, out), steps, strict=True)]
     sign = "-" * op.reverse
-    site.line(f"for (ptrdiff_t {c} = 0; {c} < {width}; {c} += {_COLUMNS}) {{")
-    site.line(f"    const ptrdiff_t {some} = {width} - {c} < {_COLUMNS} ? {width} - {c} : {_COLUMNS};")
-    site.line(f"    {name}({starts[0]}, {sign}{steps[0]}, {count}, {some}, {starts[1]}, {sign}{steps[1]});")
-    site.line("}")
+    call = f"{name}({starts[0]}, {sign}{steps[0]}, {count}, {some}, {starts[1]}, {sign}{steps[1]});"
+    _by_columns(site, c, some, call)
 
 
 def _linear(site: KernelSite) -> None:
     spec, axis, operands = site.spec, _axis(site.spec), [site.operand(number) for number in range(3)]
-    count, width = int(spec.shape[axis]), int(_columns(spec))
+    count = int(spec.shape[axis])
     factor, narrow, dtype = (state.dtype for state in spec.states)
-    kind = dtype.wide
+    name, kind = f"linear_scan_{factor}_{narrow}_{dtype}", dtype.wide
     text = _LINEAR.substitute(
-        name=f"linear_scan_{factor}_{narrow}_{dtype}",
+        name=name,
         factor=factor.c_name,
         type=narrow.c_name,
         out=dtype.c_name,
@@ -216,13 +221,10 @@ def _linear(site: KernelSite) -> None:
         value=scalar_as(site, "from[i * stride + c]", narrow, kind),
         result=scalar_as(site, "sum[c]", kind, dtype),
     )
-    name = site.helper(f"linear_scan_{factor}_{narrow}_{dtype}", text)
+    site.helper(name, text)
     c, some = site.fresh("c"), site.fresh("some")
     by, source, out = (f"({one.pointer()}) + {c}, {one.stride(axis)}" for one in operands)
-    site.line(f"for (ptrdiff_t {c} = 0; {c} < {width}; {c} += {_COLUMNS}) {{")
-    site.line(f"    const ptrdiff_t {some} = {width} - {c} < {_COLUMNS} ? {width} - {c} : {_COLUMNS};")
-    site.line(f"    {name}({by}, {source}, {count}, {some}, {out});")
-    site.line("}")
+    _by_columns(site, c, some, f"{name}({by}, {source}, {count}, {some}, {out});")
 
 
 def _top(site: KernelSite) -> None:
