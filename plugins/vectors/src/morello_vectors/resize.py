@@ -52,15 +52,20 @@ class _Printer:
         self.site.helper("resize_place", _PLACE)
         return f"resize_place({x}, {found.step}, {found.first}, {found.last})", found
 
-    def pixels(self, axis: int, x: str, stride: str, names: Sequence[str], index: str = "") -> list[str]:
+    def pixels(
+        self, axis: int, x: str, stride: str, names: Sequence[str], index: str = "", image: str = ""
+    ) -> list[str]:
         """Return the lines that find the pixels around a place, as offsets, and their weights.
 
-        The variables `names` are declared, or are arrays at `index`.
+        The variables `names` are declared, or are arrays at `index`. Offsets are from the start, plus `image` if given.
         """
         n, (place, found) = self.n, self.place(axis, x)
         offset, number = ("", "") if index else ("const ptrdiff_t ", f"const {self.kind.c_name} ")
         first, second, near, far = (f"{n[name]}{index}" for name in names)
-        lines = [f"const ptrdiff_t {n['at']} = {place};", f"{offset}{first} = {n['at']} / {found.unit} * {stride};"]
+        lines = [
+            f"const ptrdiff_t {n['at']} = {place};",
+            f"{offset}{first} = {n['at']} / {found.unit} * {stride}{image};",
+        ]
         if not self.linear:
             return lines
         behind, unit = f"{n['at']} % {found.unit}", f"({self.kind.c_name}){found.unit}"
@@ -100,8 +105,8 @@ class _Printer:
     def rows(self, body: Sequence[str]) -> list[str]:
         """Return the loop over rows, which finds the pixels above and below."""
         n = self.n
-        steps = self.pixels(0, n["h"], self.stride(self.image, _H), ("above", "below", "up", "down"))
-        steps[1] = f"{steps[1][:-1]} + {n['b']} * {self.stride(self.image, _B)};"
+        image = f" + {n['b']} * {self.stride(self.image, _B)}"
+        steps = self.pixels(0, n["h"], self.stride(self.image, _H), ("above", "below", "up", "down"), image=image)
         row = f"{n['b']} * {self.stride(self.out, _B)} + {n['h']} * {self.stride(self.out, _H)}"
         return self.loop("h", [*steps, f"const ptrdiff_t {n['row']} = {row};", *body])
 
