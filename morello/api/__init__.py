@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from morello.api.goals import Goal, Layouts, prepare
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
-    from morello.api.parallel import Processes, Workers, cluster, synthesize_all
+    from morello.api.parallel import Processes, Workers, cluster, expect, synthesize_all
     from morello.api.pipeline import compile, goal, goal_from, kernel_of, parse, synthesize, tuned
     from morello.api.precomputing import (
         Precomputation,
@@ -81,7 +81,7 @@ _NAMES = {
     "morello.api.goals": "Goal Layouts prepare",
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
-    "morello.api.parallel": "Processes Workers cluster synthesize_all",
+    "morello.api.parallel": "Processes Workers cluster expect synthesize_all",
     "morello.api.pipeline": "compile goal goal_from kernel_of parse synthesize tuned",
     "morello.api.precomputing": "Precomputation Shapes is_spec parse_families parse_sizes precompute shapes_up_to",
     "morello.api.rooflines": "Roofline roofline",

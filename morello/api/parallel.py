@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -129,25 +129,62 @@ def cluster(scheduler: str) -> Callable[[int | None], Workers]:
     return partial(entry.load(), scheduler)
 
 
-def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBudget, jobs: int) -> list[Goal]:
-    """Return the goals with the programs that up to `jobs` searches at once find, which share the budget's memory.
-
-    With one job or one goal, return the goals as they are. Searches of a process share tables, also later ones. Raises
-    what `Goal.synthesize` raises, for the first goal that fails, and leaves no process behind.
-    """
-    jobs = min(jobs, len(goals))
+def expect(goals: Sequence[Goal], db: SpecStore | None) -> list[Goal]:
+    """Return goals that will be searched for; their searches share tables, and the database is prepared for them."""
     for goal in goals:
         goal.searches.expect(leaves(goal.impl))
     prepare(goals, db)
-    if jobs <= 1:
-        return [*goals]
-    if budget.memory is not None:
-        budget = attrs.evolve(budget, memory=budget.memory // jobs)
-    with Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"), ExitStack() as stack:
+    return [*goals]
+
+
+def synthesize_all(
+    goals: Sequence[Goal],
+    db: SpecStore | None,
+    budget: SearchBudget | Sequence[SearchBudget],
+    jobs: int,
+    done: Callable[[int, Goal], object] | None = None,
+) -> list[Goal]:
+    """Return the goals with the programs that up to `jobs` searches at once find, in the order given.
+
+    `budget` is that of each search, or a list with one for each goal: its `seconds` count from the start of the goal's
+    own search, its `memory` is shared by all searches. With budgets of expansions, programs do not depend on `jobs`.
+    `done` is called in this thread with index and result of each goal as it is done; without it, a display shows
+    progress. Raises what `Goal.synthesize` raises, for the first goal that fails. No process outlives the call, also
+    after Ctrl-C, which raises KeyboardInterrupt; `done` has had the results until then.
+
+        budgets = [SearchBudget(seconds=90 * share, memory=4 << 30, accepts_stored=True) for share in shares]
+        solved = api.synthesize_all(goals, api.database(None), budgets, 2, lambda at, goal: print(at, goal.proof))
+    """
+    jobs, goals, found = min(jobs, len(goals)), expect(goals, db), dict[int, Goal]()
+    budgets = [budget] * len(goals) if isinstance(budget, SearchBudget) else budget
+    with ExitStack() as stack:
+        if done is None:
+            stack.enter_context(Spinner(f"searching {len(goals)} Specs, {jobs} at once", "the searches"))
+        results = _in_processes(goals, db, budgets, jobs) if jobs > 1 else _in_turn(goals, db, budgets)
+        for at, goal in stack.enter_context(closing(results)):
+            found[at] = goal
+            if done:
+                done(at, goal)
+    return [found[at] for at in range(len(goals))]
+
+
+def _in_turn(
+    goals: Sequence[Goal], db: SpecStore | None, budgets: Sequence[SearchBudget]
+) -> Generator[tuple[int, Goal]]:
+    for at, (goal, budget) in enumerate(zip(goals, budgets, strict=True)):
+        yield at, _result(goal, partial(_quietly, goal, db, budget))
+
+
+def _in_processes(
+    goals: Sequence[Goal], db: SpecStore | None, budgets: Sequence[SearchBudget], jobs: int
+) -> Generator[tuple[int, Goal]]:
+    """Yield index and result of each goal as it is done; on errors, raise that of the first goal that fails."""
+    budgets = [attrs.evolve(one, memory=one.memory and one.memory // jobs) for one in budgets]
+    with ExitStack() as stack:
         with _unchanged(db):
             # A process that replaced another would see another state of the file.
             pool = stack.enter_context(Processes(jobs, 1, _start, _source(db)))
-        waiting = [pool.submit(_search, goal, budget) for goal in goals]
+        waiting = {pool.submit(_search, *each): at for at, each in enumerate(zip(goals, budgets, strict=True))}
         for one in completed(waiting):
             if isinstance(error := one.exception(), pool.died):
                 raise MorelloError(
@@ -156,7 +193,11 @@ def synthesize_all(goals: Sequence[Goal], db: SpecStore | None, budget: SearchBu
                 ) from error
             if error:
                 break
-        return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
+            yield waiting[one], _result(goals[waiting[one]], one.result)
+        else:
+            return
+        for one, at in waiting.items():
+            _result(goals[at], partial(result_of, one))
 
 
 def _source(db: SpecStore | None) -> DatabaseLike:
@@ -190,17 +231,20 @@ def _start(source: DatabaseLike) -> None:
 
 
 def _search(goal: Goal, budget: SearchBudget) -> Goal:
-    # The parent warns.
+    return _quietly(attrs.evolve(goal, searches=_searches.setdefault(goal.target, goal.searches)), _db, budget)
+
+
+def _quietly(goal: Goal, db: SpecStore | None, budget: SearchBudget) -> Goal:
+    """Search without warnings of memory: `_result` warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MemoryLimited)
-        goal = attrs.evolve(goal, searches=_searches.setdefault(goal.target, goal.searches))
-        return goal.synthesize(_db or False, False, budget)
+        return goal.synthesize(db or False, False, budget)
 
 
-def _result(goal: Goal, found: Future[Goal]) -> Goal:
-    """Return the result of a process, with the searches of this process."""
+def _result(goal: Goal, get: Callable[[], Goal]) -> Goal:
+    """Return the result of a search, with the searches of this process. Errors name the goal."""
     try:
-        done = attrs.evolve(result_of(found), searches=goal.searches)
+        done = attrs.evolve(get(), searches=goal.searches)
     except (NoImplementation, Undecided) as error:
         raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
     if done.memory_reached:

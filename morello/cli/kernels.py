@@ -83,7 +83,13 @@ def searched(goals: Sequence[api.Goal], search: SearchOptions, jobs: int | None)
     """Return the goals with the programs that up to `jobs` searches at once find; with one job, as they are."""
     if search.measured:
         goals = [api.tuned(goal, search.db, search.cc, search.runner) for goal in goals]
-    return api.synthesize_all(goals, search.db, search.budget, jobs or 1)
+    return searched_at_once(goals, search, jobs)
+
+
+def searched_at_once(goals: Sequence[api.Goal], search: SearchOptions, jobs: int | None) -> list[api.Goal]:
+    """Return what `searched` does, without the programs of `morello tune`."""
+    jobs = min(jobs or 1, len(goals))
+    return api.synthesize_all(goals, search.db, search.budget, jobs) if jobs > 1 else api.expect(goals, search.db)
 
 
 def make(goal: api.Goal, search: SearchOptions) -> SearchedKernel:

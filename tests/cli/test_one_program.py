@@ -114,9 +114,7 @@ FUNCTIONS: dict[str, Callable[[], object]] = {
     "Goal.synthesize": lambda: goal().synthesize(),
     "Goal.apply": lambda: goal().apply("synthesize"),
     "Kernel.explain": lambda: morello.compile(goal()).explain(runner_ups=1),
-    "synthesize_all": lambda: api.synthesize_all([goal()], api.database(None), SearchBudget.default(), 1)[
-        0
-    ].synthesize(),
+    "synthesize_all": lambda: api.synthesize_all([goal()], api.database(None), SearchBudget.default(), 1),
     "bound": lambda: bound(goal(), morello.compile),
     "tune": lambda: tune(goal(), TuningOptions(iterations=0)),
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from morello import api
 from morello.api.goals import Goal
 from morello.atomic_write import check_writable, write_files
 from morello.cli.common import (
@@ -24,7 +23,7 @@ from morello.cli.common import (
     threads_option,
     with_goals,
 )
-from morello.cli.kernels import named_after, print_sizes, searches_option
+from morello.cli.kernels import named_after, print_sizes, searched_at_once, searches_option
 from morello.errors import MorelloError
 from morello.progress import Display, line, short
 from morello.report.tables import Column, print_table
@@ -186,7 +185,7 @@ def command(
         **given,
     )
     rows: list[dict[str, Any]] = []
-    for number, goal in enumerate(api.synthesize_all(goals, search.db, search.budget, jobs or 1)):
+    for number, goal in enumerate(searched_at_once(goals, search, jobs)):
         with named_after(goal), TuneDisplay(goal.name) as display:
             done = Tuner(goal, options, search.db, display).run()
         if output and source:
