@@ -8,7 +8,7 @@ import morello
 from morello import api
 from morello.api import Goal, SearchBudget
 
-TEXT = "target x86_avx2\nspec a = Matmul(1×24×24×24, GL, GL, GL, serial)\nspec b = Relu(8, L1, L1)\n"
+TEXT = "target x86_avx2\nspec a = Matmul(1×64×64×64, GL, GL, GL, serial)\nspec b = Relu(8, L1, L1)\n"
 
 
 def found(jobs: int, *texts: str) -> tuple[list[Goal], list[tuple[int, Goal]]]:
