@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from morello.api.goals import Goal, Layouts, prepare
     from morello.api.kernel import Kernel
     from morello.api.library import build_library, library_name, make_library, named_by_target, spec_file
+    from morello.api.pages import explanation_page
     from morello.api.parallel import Processes, Workers, cluster, expect, synthesize_all
     from morello.api.pipeline import compile, goal, goal_from, kernel_of, parse, synthesize, tuned
     from morello.api.precomputing import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         precompute,
         shapes_up_to,
     )
-    from morello.api.rooflines import Roofline, roofline
     from morello.api.scaffold import new_kernel, new_target
     from morello.api.sizes import SizedGoal, SizedKernel, SizePlan
     from morello.api.speed import NO_LIBRARY, Speed, measure_speed, require_library, times_text
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from morello.frontend.format import format_text
     from morello.frontend.parser import Family
     from morello.report.explanation import Explanation
+    from morello.report.rooflines import Roofline, roofline
     from morello.run.arrays import empty, pack, unpack
     from morello.run.metrics import Reading
     from morello.run.runner import require_runner
@@ -81,10 +82,10 @@ _NAMES = {
     "morello.api.goals": "Goal Layouts prepare",
     "morello.api.kernel": "Kernel",
     "morello.api.library": "build_library library_name make_library named_by_target spec_file",
+    "morello.api.pages": "explanation_page",
     "morello.api.parallel": "Processes Workers cluster expect synthesize_all",
     "morello.api.pipeline": "compile goal goal_from kernel_of parse synthesize tuned",
     "morello.api.precomputing": "Precomputation Shapes is_spec parse_families parse_sizes precompute shapes_up_to",
-    "morello.api.rooflines": "Roofline roofline",
     "morello.api.scaffold": "new_kernel new_target",
     "morello.api.sizes": "SizePlan SizedGoal SizedKernel",
     "morello.api.speed": "NO_LIBRARY Speed measure_speed require_library times_text",
@@ -103,6 +104,7 @@ _NAMES = {
     "morello.frontend.format": "format_text",
     "morello.frontend.parser": "Family",
     "morello.report.explanation": "Explanation",
+    "morello.report.rooflines": "Roofline roofline",
     "morello.run.arrays": "empty pack unpack",
     "morello.run.metrics": "Reading",
     "morello.run.runner": "require_runner",

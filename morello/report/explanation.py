@@ -63,18 +63,19 @@ class Explanation:
     @property
     def table(self) -> tuple[list[Column], list[Row]]:
         """Return the columns and rows of the table: a node a line."""
-        return tree_table(self._shown)
+        return tree_table(self.shown)
 
     @property
     def foot(self) -> Iterator[str]:
         """Yield the lines below the table."""
-        hidden = self.tree.runner_ups_below - self._shown.runner_ups_below
+        hidden = self.tree.runner_ups_below - self.shown.runner_ups_below
         if hidden:
             noise = f"{self.noise:g} % of the program's cost"
             yield f"{hidden:,} runner-ups within {noise} are left out: a noise of 0 shows them"
 
     @cached_property
-    def _shown(self) -> Branch:
+    def shown(self) -> Branch:
+        """Return the program without runner-ups within the noise."""
         return self.tree.without_noise(self.noise)
 
     def as_dict(self) -> dict[str, Any]:

@@ -199,14 +199,20 @@ def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], li
     return columns, rows
 
 
+def last_merged(branch: Branch) -> Branch:
+    """Return the last of the directly nested loops that share a line with `branch`."""
+    last = branch
+    while last.continued and not branch.runner_ups and not last.children[0].runner_ups:
+        (last,) = last.children
+    return last
+
+
 def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch, Branch]]:
     """Yield each line in program order: its guides, those of the line below, its first and last node.
 
     A single child is directly below its parent.
     """
-    last = branch
-    while last.continued and not branch.runner_ups and not last.children[0].runner_ups:
-        (last,) = last.children
+    last = last_merged(branch)
     yield head, rest + ("│ " if len(last.children) > 1 else ""), branch, last
     if len(last.children) == 1:
         yield from _lines(last.children[0], rest, rest)

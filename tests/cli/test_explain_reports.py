@@ -190,3 +190,16 @@ def test_roofline(cli, write, refused, tmp_path, monkeypatch):
     assert moves.exit_code == 1
     assert "Move has no arithmetic" in moves.stderr
     refused(cli("explain", write(text), "--plot", str(plot), "--kernels"), "exclude each other", code=2)
+
+
+def test_pages(cli, write, refused, tmp_path):
+    page, text = tmp_path / "page.html", "spec one = Relu(8×8, GL, GL, serial)\n"
+    refused(cli("explain", write(text), "--html", str(tmp_path / "none" / "a.html")), "does not exist", "mkdir")
+    for other in ("--json", "--kernels"):
+        refused(cli("explain", write(text), "--html", str(page), other), f"--html and {other} exclude", code=2)
+    assert not page.exists()
+    made = cli("explain", write(text + text.replace("one", "two")), "--html", str(page))
+    assert (made.exit_code, made.stdout) == (0, "")
+    shown = page.read_text(encoding="utf-8")
+    assert shown.count("VectorReluStreamed</a>") == 2
+    assert 'href="#k2">two</a>' in shown

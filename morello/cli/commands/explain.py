@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import click
 
 from morello import api
-from morello.atomic_write import check_writable
+from morello.atomic_write import check_writable, write_file
 from morello.cli.common import (
     PATH,
     FiniteRange,
@@ -30,12 +31,13 @@ from morello.report.tables import Column, print_table
 
 @attrs.frozen
 class ExplainOptions:
-    """Options of the command: runner-ups to show, the noise to hide, kernels instead of programs, and the plot."""
+    """Options of the command: runner-ups to show, the noise to hide, kernels instead of programs, plot and page."""
 
     runner_ups: int | None
     noise: float
     only_kernels: bool
     plot: str | None
+    html: str | None
 
 
 @click.command("explain")
@@ -56,6 +58,7 @@ class ExplainOptions:
 )
 @click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead.")
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw a roofline with the program's parts on it.")
+@click.option("--html", metavar="FILE", type=PATH, help="Write a page for browsers, with the C, in place of the text.")
 @measured_option
 @json_option
 @as_group(ExplainOptions, "options")
@@ -82,7 +85,11 @@ def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOp
     With --kernels nothing is searched: the microkernels that implement the Spec are listed with their cost, the others
     of its operation with the rule that the Spec breaks.
     """
-    plot = options.plot
+    plot, file = options.plot, click.get_current_context().params["file"]
+    if options.html is not None:
+        if as_json or options.only_kernels:
+            raise click.UsageError(f"--html and {'--json' if as_json else '--kernels'} exclude each other")
+        check_writable(options.html, file)
     if plot is not None:
         _check_plot(goals, plot)
     if options.only_kernels:
@@ -91,6 +98,7 @@ def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOp
         _kernels(goals, as_json)
         return
     explained: list[dict[str, Any]] = []
+    pages: list[tuple[api.Kernel, api.Explanation]] = []
     for goal in goals:
         made = make(goal, search)
         searched = made.searched and made.solved == 0 and search.db is not None
@@ -99,6 +107,8 @@ def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOp
         explanation = _explained(made, search.db, shown, options.noise)
         if as_json:
             explained.append(explanation.as_dict())
+        elif options.html is not None:
+            pages.append((made.kernel, explanation))
         else:
             _print(explanation)
             if searched and options.runner_ups is None:
@@ -109,6 +119,8 @@ def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOp
             draw_roofline(roof, f"{goal.name} for {goal.target.label}", plot)
     if as_json:
         print_json(explained)
+    elif options.html is not None:
+        write_file(options.html, api.explanation_page(Path(file).name, pages).encode(errors="replace"))
 
 
 def _check_plot(goals: Sequence[api.Goal], plot: str) -> None:
