@@ -201,7 +201,7 @@ def _balance(explained: Explanation) -> str:
         for part, share in explained.balance.shares.items()
     ]
     words = "Computing, and the traffic of each level of memory, in percent of the cost."
-    return f'<p>{words}</p><div class="bars">{_table(["part", "share", ""], rows)}</div>'
+    return f'<p>{words}</p><div class="bars">{_table(["part", "share", "of the cost"], rows)}</div>'
 
 
 def _proof(one: KernelPage) -> str:
@@ -233,7 +233,7 @@ def _roofline(one: KernelPage) -> str:
         (str(number), escape(at.name), escape(at.level), _figure(at.intensity), _figure(at.rate * roof.scale))
         for number, at in enumerate(roof.points, 1)
     ]
-    heads = ["", "part", "level", "FLOP per byte", escape(roof.unit)]
+    heads = ["point", "part", "level", "FLOP per byte", escape(roof.unit)]
     words = "Lines are the bandwidth of each level up to the fastest kernel; circles are kernels, squares other parts."
     return f"<p>{words}</p>{roofline_svg(roof)}{_table(heads, rows)}"
 
