@@ -5,6 +5,7 @@ Dask moves tasks from busy workers to idle ones, and begins tasks again whose wo
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
 import signal
@@ -96,6 +97,9 @@ def connected(address: str, jobs: int | None) -> Workers:
     except ImportError as error:
         raise _unlike(error) from error
     except (OSError, ValueError, TypeError) as error:
+        # Dask's threads would wait for themselves if one of them collected the client as garbage.
+        error.__traceback__ = None
+        gc.collect()
         hint = "start it with `dask scheduler`; docs/cluster.md shows how"
         raise MorelloError(f"no scheduler of Dask answers at {address}: {error}", hint) from error
 
