@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         synthesize,
         unpack,
     )
+    from morello.models import compile_model, from_onnx
 
     __version__: str
 
@@ -37,9 +38,11 @@ __all__ = [
     "__version__",
     "attention",
     "compile",
+    "compile_model",
     "conv2d",
     "einsum",
     "empty",
+    "from_onnx",
     "gelu",
     "goal",
     "layer_norm",
@@ -54,4 +57,7 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = lazy(__name__, {"morello.api": __all__})
+_OF_MODELS = ["compile_model", "from_onnx"]
+_EXPORTS = {"morello.api": [name for name in __all__ if name not in _OF_MODELS], "morello.models": _OF_MODELS}
+
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)

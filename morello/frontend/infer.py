@@ -92,14 +92,20 @@ def result_shape(op: Operation | NamedGraph, shapes: Sequence[Sequence[int]]) ->
     return out.shape([unknowns.values.get(dim, 0) + 1 for dim in range(rank)])
 
 
-def iteration_shape(compose: Compose, shapes: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
-    """Return the iteration shape at which operands have these shapes, None if they do not determine it."""
-    unknowns = _Unknowns(waiting=_agreements(compose))
-    for operand, shape in zip(compose.operands(compose.rank), shapes, strict=True):
-        for extent, size in zip(extents(operand), shape, strict=True):
-            unknowns.add(_SizeEquation(extent.terms, size - 1 + extent.less), operand.name)
+def iteration_shape(op: Operation, rank: int, shapes: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+    """Return the iteration shape, of `rank` dimensions, at which operands have these shapes.
+
+    Return None if they do not determine it, or contradict each other.
+    """
+    unknowns = _Unknowns(waiting=_agreements(op) if isinstance(op, Compose) else [])
+    try:
+        for operand, shape in zip(op.operands(rank), shapes, strict=True):
+            for extent, size in zip(extents(operand), shape, strict=True):
+                unknowns.add(_SizeEquation(extent.terms, size - 1 + extent.less), operand.name)
+    except (_Contradiction, ValueError):
+        return None
     values = unknowns.values
-    return tuple(values[dim] + 1 for dim in range(compose.rank)) if len(values) == compose.rank else None
+    return tuple(values[dim] + 1 for dim in range(rank)) if len(values) == rank else None
 
 
 def with_leading(compose: Compose, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -174,7 +174,12 @@ class _Drawn:
         found = arranged(_renumbered([self.stages[number] for number in order], order), also)
         own = [self.shapes[order[number]] for number in found.order]
         shape = tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
-        if iteration_shape(found.compose, [one.shape(shape) for one in found.compose.operands(len(shape))]) is None:
+        if (
+            iteration_shape(
+                found.compose, found.compose.rank, [one.shape(shape) for one in found.compose.operands(len(shape))]
+            )
+            is None
+        ):
             return None
         outputs = [~order[number] for number in (*(also[at] for at in found.outputs), 0)]
         types = tuple(self.tensors[entry].dtype for entry in (*found.inputs, *outputs))

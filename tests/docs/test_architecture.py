@@ -27,6 +27,7 @@ UNDER_COMMANDS = (
     "crash",
     "errors",
     "interrupt",
+    "models",
     "paths",
     "progress",
     "report",

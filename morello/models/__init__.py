@@ -1,0 +1,19 @@
+"""Models: graphs of named tensors whose nodes are Specs, from ONNX to one program in C."""
+
+# ruff: noqa: F401
+
+from morello.lazy import lazy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from morello.models.model import CompiledModel, compile_model
+    from morello.models.onnx import from_onnx
+
+#: The exported names of each module.
+_EXPORTS = {"morello.models.model": ["CompiledModel", "compile_model"], "morello.models.onnx": ["from_onnx"]}
+
+if not TYPE_CHECKING:
+    __all__ = sorted(name for names in _EXPORTS.values() for name in names)
+
+
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)

@@ -1,0 +1,291 @@
+"""The plan of a program: the buffer of each tensor, and the calls of kernels on places in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import attrs
+
+from morello.models.graph import Graph, Node, Step, Tensor, View
+from morello.models.passes.fuse import is_elementwise
+from morello.models.places import Buffer, Image, Place
+from morello.models.specs import WINDOWS, NeedsCopy, Written, spec_of
+
+#: Operations whose images have channels last.
+_IMAGES = {*WINDOWS, "ConvTranspose", "Resize", "LocalResponseNorm"}
+_PADDED = ("Conv", "Conv1d")
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """A kernel's Spec with the places of its operands, and the step that it computes."""
+
+    step: Step
+    written: Written
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """Calls in the order in which they run. `places` are those of the model's inputs and outputs, by name."""
+
+    graph: Graph
+    calls: tuple[Call, ...]
+
+    @property
+    def buffers(self) -> Mapping[Buffer, tuple[int, int]]:
+        """Return the buffers of the arena, with the first and the last call that uses each."""
+        found: dict[Buffer, tuple[int, int]] = {}
+        for number, call in enumerate(self.calls):
+            for place in call.written.places:
+                if not place.buffer.kind:
+                    found[place.buffer] = (found.get(place.buffer, (number, 0))[0], number)
+        return found
+
+
+def plan_of(graph: Graph, parallel: bool = False) -> Plan:
+    """Return the plan of a graph of steps and views."""
+    return _Planner(graph, parallel, _channels_last(graph), _borders(graph), _parts_of_concats(graph)).plan()
+
+
+@attrs.define
+class _Planner:
+    graph: Graph
+    parallel: bool
+    last: set[str]
+    borders: dict[str, tuple[int, ...]]
+    parts: dict[str, tuple[str, int]]
+    #: The place of each tensor so far.
+    places: dict[str, Place] = attrs.field(factory=dict[str, Place])
+    calls: list[Call] = attrs.field(factory=list[Call])
+    #: Bordered copies of images, by tensor and border.
+    images: dict[tuple[str, tuple[int, ...]], Place] = attrs.field(factory=dict)
+
+    def plan(self) -> Plan:
+        graph = self.graph
+        for name in graph.inputs:
+            tensor = graph.tensors[name]
+            self.places[name] = _in_order(Buffer(name, tensor.dtype, prod(tensor.shape), "input"), tensor)
+        for name, tensor in graph.tensors.items():
+            if tensor.value is not None:
+                self.places[name] = _in_order(Buffer(name, tensor.dtype, prod(tensor.shape), "constant"), tensor)
+        for part in graph.parts:
+            if isinstance(part, View):
+                self._view(part)
+            elif isinstance(part, Step):
+                if part.nodes[0].op == "Concat":
+                    self._concat(part.nodes[0])
+                else:
+                    self._step(part)
+        for name in graph.outputs:
+            place = self.places[name]
+            if place.buffer.kind != "output" or place.buffer.name != name:
+                self._move(name, place, self._output(name))
+        return Plan(graph, tuple(self.calls))
+
+    def _view(self, view: View) -> None:
+        try:
+            self.places[view.output] = self.places[view.source].seen(view.of)
+        except ValueError:
+            self.places[view.output] = self._copy(view.source).seen(view.of)
+
+    def _concat(self, node: Node) -> None:
+        """Copy the inputs that are not computed in their part of the output."""
+        (output,) = node.outputs
+        self._made(output)
+        for number, name in enumerate(node.inputs):
+            if self.parts.get(name) != (output, number):
+                self._move(name, self.places[name], self._part(output, number))
+
+    def _part(self, output: str, number: int) -> Place:
+        """Return the place of an input of a Concat in its output."""
+        step = self.graph.makers[output]
+        assert isinstance(step, Step)
+        (node,), place = step.nodes, self._made(output)
+        dim = node.parameters["dim"]
+        assert isinstance(dim, int)
+        sizes = [self.graph.tensors[name].shape[dim] for name in node.inputs]
+        start = sum(sizes[:number])
+        given = tuple(
+            slice(start, start + sizes[number]) if each == dim else slice(None) for each in range(len(place.shape))
+        )
+        return place.seen(lambda array: array[given])
+
+    def _step(self, step: Step) -> None:
+        """Add the call of a step, with copies of operands where its operation needs them."""
+        places: dict[str, Place] = {}
+        for node in step.nodes:
+            if node.op in _PADDED and node.inputs[0] in step.inputs:
+                places[node.inputs[0]] = self._image(node)
+
+        def place_of(name: str) -> Place:
+            return places.get(name) or self._made(name)
+
+        while True:
+            try:
+                written = spec_of(self.graph, step, place_of, self.parallel)
+                break
+            except NeedsCopy as error:
+                if (
+                    error.tensor in places and places[error.tensor].buffer.name.endswith(".copy")
+                ) or error.tensor in step.outputs:
+                    self._split(step)
+                    return
+                places[error.tensor] = self._copy(error.tensor, error.shape)
+        self.calls.append(Call(step, written))
+
+    def _split(self, step: Step) -> None:
+        """Add a call for each node of a step."""
+        if len(step.nodes) == 1:
+            raise AssertionError(f"no places for {step.name}")
+        for node in step.nodes:
+            self._step(Step((node,), tuple(dict.fromkeys(node.inputs)), node.outputs))
+
+    def _image(self, node: Node) -> Place:
+        """Return the place of the image of a convolution, with zeros around it where it is padded."""
+        name, padding = node.inputs[0], _padding(node)
+        place = self._made(name)
+        if _fits(place.buffer.image, padding) or (not any(padding) and place.buffer.kind != "input"):
+            return place
+        key = name, padding
+        if key not in self.images:
+            tensor = self.graph.tensors[name]
+            target = _with_border(f"{name}.image", tensor, padding)
+            self._move(name, place, target)
+            self.images[key] = target
+        return self.images[key]
+
+    def _made(self, name: str) -> Place:
+        """Return the place of a tensor, which gets a buffer if it has none."""
+        if name not in self.places:
+            self.places[name] = self._new(name)
+        return self.places[name]
+
+    def _new(self, name: str) -> Place:
+        tensor = self.graph.tensors[name]
+        if name in self.parts:
+            return self._part(*self.parts[name])
+        if name in self.graph.outputs:
+            return self._output(name)
+        if name in self.last:
+            return _with_border(name, tensor, self.borders.get(name, (0,) * 2 * (len(tensor.shape) - 2)))
+        return _in_order(Buffer(name, tensor.dtype, prod(tensor.shape)), tensor)
+
+    def _output(self, name: str) -> Place:
+        tensor = self.graph.tensors[name]
+        return _in_order(Buffer(name, tensor.dtype, prod(tensor.shape), "output"), tensor)
+
+    def _copy(self, name: str, shape: tuple[int, ...] | None = None) -> Place:
+        """Return a contiguous copy of a tensor, repeated to a shape."""
+        place, tensor = self._made(name), self.graph.tensors[name]
+        if shape and shape != place.shape:
+            place = place.seen_as(shape)
+        target = _in_order(
+            Buffer(f"{name}.copy", tensor.dtype, prod(place.shape)), attrs.evolve(tensor, shape=place.shape)
+        )
+        self._move(name, place, target)
+        return target
+
+    def _move(self, name: str, source: Place, target: Place) -> None:
+        """Add the call of a copy."""
+        copy = f"{name}.moved"
+        step = Step((Node(name, "Move", (name,), (copy,)),), (name,), (copy,))
+        tensors = {**self.graph.tensors, copy: attrs.evolve(self.graph.tensors[name], name=copy)}
+        graph, places = attrs.evolve(self.graph, tensors=tensors), {name: source, copy: target}
+        self.calls.append(Call(step, spec_of(graph, step, places.__getitem__, self.parallel)))
+
+
+def _in_order(buffer: Buffer, tensor: Tensor) -> Place:
+    return Place.in_order(buffer, tensor.shape, range(len(tensor.shape)))
+
+
+def _padding(node: Node) -> tuple[int, ...]:
+    padding = node.parameters["padding"]
+    assert isinstance(padding, tuple)
+    return padding
+
+
+def _fits(image: Image | None, padding: tuple[int, ...]) -> bool:
+    """Return whether a border has at least these sizes."""
+    count = len(padding) // 2
+    need = (0, *padding[:1], 0, *padding[1:]) if count == 1 else padding
+    return image is not None and all(
+        has >= one for has, one in zip((image.top, image.left, image.bottom, image.right), need, strict=True)
+    )
+
+
+def _with_border(name: str, tensor: Tensor, padding: tuple[int, ...]) -> Place:
+    """Return a new place of an image, channels last, with a border of these sizes."""
+    rank = len(tensor.shape)
+    order = (0, *range(2, rank), 1)
+    count = len(padding) // 2
+    shape = list(tensor.shape)
+    for number in range(count):
+        shape[rank - count + number] += padding[number] + padding[count + number]
+    low, high = padding[:count], padding[count:]
+    top, bottom = (low[-2], high[-2]) if count > 1 else (0, 0)
+    rows, columns = (shape[-2], shape[-1]) if count > 1 else (1, shape[-1])
+    image = Image(prod(shape) // (rows * columns * shape[1]), rows, columns, shape[1], top, low[-1], bottom, high[-1])
+    buffer = Buffer(name, tensor.dtype, prod(shape), image=image)
+    whole = Place.in_order(buffer, shape, order)
+    return whole.grown([0] * (rank - count) + [-one for one in low], [0] * (rank - count) + [-one for one in high])
+
+
+def _borders(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """Return the largest padding that readers of each image need; a part of a Concat gives its to the whole."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node in graph.nodes:
+        if node.op in _PADDED:
+            padding, name = _padding(node), node.inputs[0]
+            found[name] = tuple(map(max, padding, found.get(name, (0,) * len(padding))))
+    wholes = {name: output for name, (output, _) in _parts_of_concats(graph).items()}
+    for name, padding in [*found.items()]:
+        while name in wholes:
+            name = wholes[name]
+            found[name] = tuple(map(max, padding, found.get(name, (0,) * len(padding))))
+    return found
+
+
+def _channels_last(graph: Graph) -> set[str]:
+    """Return the images that steps make: tensors that a convolution or the like uses, and those of their functions."""
+    groups: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while groups.setdefault(name, name) != name:
+            name = groups[name]
+        return name
+
+    images: set[str] = set()
+    for step in graph.parts:
+        if not isinstance(step, Step):
+            continue
+        ranked = [name for name in (*step.inputs, *step.outputs) if not graph.is_constant(name)]
+        if any(node.op in _IMAGES for node in step.nodes):
+            images.update(ranked)
+        elif not (is_elementwise(step.nodes[0].op) or step.nodes[0].op in ("Concat", "Move")):
+            continue
+        rank = len(graph.tensors[step.outputs[0]].shape)
+        alike = [name for name in ranked if len(graph.tensors[name].shape) == rank]
+        for name in alike:
+            groups[find(name)] = find(alike[0])
+    roots = {find(name) for name in images}
+    made = {name for part in graph.parts if isinstance(part, Step) for name in part.outputs}
+    return {name for name in made if find(name) in roots and len(graph.tensors[name].shape) in (3, 4)}
+
+
+def _parts_of_concats(graph: Graph) -> dict[str, tuple[str, int]]:
+    """Return the tensors that are computed in the output of a Concat, with that and their number there."""
+    found: dict[str, tuple[str, int]] = {}
+    for step in graph.parts:
+        if isinstance(step, Step) and step.nodes[0].op == "Concat":
+            (node,) = step.nodes
+            for number, name in enumerate(node.inputs):
+                inside = node.parameters["dim"] == 1 or len(graph.tensors[name].shape) not in (3, 4)
+                if (
+                    inside
+                    and name not in found
+                    and name not in graph.outputs
+                    and isinstance(graph.makers.get(name), Step)
+                ):
+                    found[name] = node.outputs[0], number
+    return found
