@@ -122,7 +122,7 @@ class Microkernel:
     `takes` gives operation, sizes and operands as text, such as "MatmulAccum(1×1×1×n, f32 RF/L1, f32 VRF v8, f32 VRF
     v8)" (`pattern.parse_pattern`). `shape` and `operands` give sizes and operands as data. `op` is an operation that
     `takes` does not name, or a class for all instances, accumulating ones among them, or those for which `only` is
-    true; `when` and `emit` find the instance in `spec.op`.
+    true; `when` and `emit` find the instance in `spec.op`. `examples` are some that have no name, for checks.
 
     `same` lists fields that agree in all operands: "dtype", "layout", "vector", or "lanes" (the layouts of operands of
     more than one value, and the vector sizes of those in vector registers). `types` lists the accepted combinations of
@@ -143,6 +143,7 @@ class Microkernel:
     takes: str = ""
     op: Operation | type[Operation] = attrs.field(default=attrs.Factory(_op, takes_self=True))
     only: Callable[[Operation], bool] | None = None
+    examples: tuple[Operation, ...] = ()
     operands: tuple[OperandPattern, ...] = attrs.field(default=attrs.Factory(_operands, takes_self=True))
     cost: Cost | None = None
     template: Template | None = None
@@ -197,10 +198,10 @@ class Microkernel:
         return isinstance(op, self.op) and (self.only is None or self.only(op))
 
     def operations(self, machine: Machine) -> tuple[Operation, ...]:
-        """Return the operation that it implements; for a class, the named instances of the target, and named graphs."""
+        """Return the operation that it implements; for a class, instances and graphs with names, and `examples`."""
         if isinstance(self.op, type):
             graphs = (graph.arranged(graph.rank or _RANK).compose for graph in NAMED_GRAPHS.values())
-            return tuple(op for op in (*machine.operations.values(), *graphs) if self.implements(op))
+            return tuple(op for op in (*machine.operations.values(), *graphs, *self.examples) if self.implements(op))
         return (self.op,)
 
     @property

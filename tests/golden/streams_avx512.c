@@ -18,14 +18,14 @@ void streams_avx512(const float *restrict src, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 
-static inline f32x16 larger_number_f32x16(f32x16 a, f32x16 b) {
-    return _mm512_max_ps(a, b);
-}
-
 static inline f32x16 load_f32x16(const float *from) {
     f32x16 v;
     memcpy(&v, from, sizeof v);
     return v;
+}
+
+static inline f32x16 larger_number_f32x16(f32x16 a, f32x16 b) {
+    return _mm512_max_ps(a, b);
 }
 
 static inline void store_f32x16(float *to, f32x16 v) {

@@ -97,11 +97,18 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
 
 
 def constants(strips: Sequence[int]):
-    """Return the layouts for constants alone: filters in `strips`, position by position, as products read them."""
+    """Return the layouts for constants alone: filters in `strips`, position by position, as products read them.
+
+    Those of groups, of rank 5, lie in such strips group by group, or have groups side by side, as depthwise ones do.
+    """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
-        order = (Dynamic(0), Dynamic(2), Dynamic(3), Dynamic(1))
-        return [Layout((*order, Packed(0, strip))) for strip in strips] if rank == 4 else []
+        if rank not in (4, 5):
+            return []
+        group, filters = range(rank - 4), rank - 4
+        order = (*group, filters, filters + 2, filters + 3, filters + 1)
+        found = [Layout((*map(Dynamic, order), Packed(filters, strip))) for strip in strips]
+        return found if rank == 4 else [*found, Layout(tuple(map(Dynamic, (1, 2, 3, 4, 0))))]
 
     return offered
 

@@ -35,6 +35,7 @@ from morello_vectors.lanes import (
     conversions,
     in_lanes,
     lanewise,
+    repeat,
     vectors,
     width,
 )
@@ -250,23 +251,36 @@ def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: s
     return f"({site.vector_type(dtype, values)})(({wraps}){a} {sign} ({wraps}){b})"
 
 
-def _vector_binary(place: Place) -> str:
-    site = place.site
-    return f"{{out}} = {of_vectors(type(site.spec.op), site, place.dtype, '{lhs}', '{rhs}', place.values)};"
+def expression(op: Operation, site: KernelSite, dtype: DType, values: int, *given: str) -> str:
+    """Return the C expression of an operation on vectors of a type."""
+
+    def all_lanes(value: float) -> str:
+        return f"{repeat(site, dtype, values)}({literal(value, dtype)})"
+
+    if isinstance(op, (Scale, Shift)):
+        sign, constant = ("*", op.factor) if isinstance(op, Scale) else ("+", op.term)
+        return f"{given[0]} {sign} {all_lanes(constant)}"
+    if isinstance(op, Relu):
+        # A second operand that is NaN is the result.
+        return f"{choice(site, dtype, values, Greater)}(({site.vector_type(dtype, values)}){{0}}, {given[0]})"
+    if isinstance(op, Clip):
+        value = given[0]
+        for limit, worst, choose in zip(op.rounded, (-inf, inf), (Maximum, Minimum), strict=True):
+            if limit != worst:
+                value = of_vectors(choose, site, dtype, value, all_lanes(limit), values)
+        return value
+    if len(given) == 2:
+        return of_vectors(type(op), site, dtype, *given, values)
+    constants = "".join(f", {all_lanes(one)}" for one in (op.rounded if isinstance(op, Tabled) else ()))
+    return f"{define(site, function_of(op), values)}({given[0]}{constants})"
 
 
-def _vector_relu(place: Place) -> str:
-    zero = f"({place.site.vector_type(place.dtype, place.values)}){{{{0}}}}"
-    # A second operand that is NaN is the result.
-    return f"{{out}} = {choice(place.site, place.dtype, place.values, Greater)}({zero}, {{src}});"
-
-
-def _vector_with_constant(place: Place) -> str:
-    op = place.site.spec.op
-    if isinstance(op, Scale):
-        return f"{{out}} = {{src}} * {place.constant(op.factor)};"
-    assert isinstance(op, Shift)
-    return f"{{out}} = {{src}} + {place.constant(op.term)};"
+def _vector_expression(place: Place) -> str:
+    """Print an operation on vectors; nothing is left for a template."""
+    *inputs, out = range(len(place.site.spec.states))
+    given = (place.read(index) for index in inputs)
+    place.write(out, expression(place.site.spec.op, place.site, place.dtype, place.values, *given))
+    return ""
 
 
 def _vector_sign(place: Place) -> str:
@@ -285,25 +299,9 @@ def _vector_sign(place: Place) -> str:
     return f"{{out}} = {of_vectors(Maximum, site, dtype, '{src}', negative, values) if of_magnitude else negative};"
 
 
-def _vector_clip(place: Place) -> str:
-    op = place.site.spec.op
-    assert isinstance(op, Clip)
-    value = "{src}"
-    for limit, worst, choose in zip(op.rounded, (-inf, inf), (Maximum, Minimum), strict=True):
-        if limit != worst:
-            value = of_vectors(choose, place.site, place.dtype, value, place.constant(limit), place.values)
-    return f"{{out}} = {value};"
-
-
 def function_of(op: Operation) -> str:
     """Return the vector function that computes an operation."""
     return "gelu_tanh" if isinstance(op, Gelu) and op.form == "tanh" else op.name.lower()
-
-
-def _vector_function(place: Place) -> str:
-    op = place.site.spec.op
-    constants = "".join(f", {place.constant(one)}" for one in (op.rounded if isinstance(op, Tabled) else ()))
-    return f"{{out}} = {define(place.site, function_of(op), place.values)}({{src}}{constants});"
 
 
 def _vector_comparison(place: Place) -> str:
@@ -395,20 +393,20 @@ def kernels(widest: int, streams: bool) -> tuple[Microkernel, ...]:
     """Return the vector kernels of a core whose widest vectors have `widest` bytes, and which can store past caches."""
     made, floats = partial(_vector, widest, streams=streams), (FLOAT_ANYWHERE,) * 2
     tabled = [_tabled(name) for name in _TABLED if name != "Clip"]
-    functions = (made(op, floats, _vector_function) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt, *tabled))
+    functions = (made(op, floats, _vector_expression) for op in (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt, *tabled))
     signs = (made(Function(name), (_ALL_TYPES,) * 2, _vector_sign, 1) for name in ("Abs", "Neg"))
     simple = (
-        made(op, (_ALL_TYPES,) * 3, _vector_binary, 1, singles=(0, 1)) for op in (Add, Sub, Mul, Maximum, Minimum)
+        made(op, (_ALL_TYPES,) * 3, _vector_expression, 1, singles=(0, 1)) for op in (Add, Sub, Mul, Maximum, Minimum)
     )
     return (
-        *made(Relu, (_ALL_TYPES,) * 2, _vector_relu, 1),
-        *made(Scale, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
-        *made(Shift, (ANY_FLOAT,) * 2, _vector_with_constant, 1),
+        *made(Relu, (_ALL_TYPES,) * 2, _vector_expression, 1),
+        *made(Scale, (ANY_FLOAT,) * 2, _vector_expression, 1),
+        *made(Shift, (ANY_FLOAT,) * 2, _vector_expression, 1),
         *chain.from_iterable(functions),
         *chain.from_iterable(signs),
-        *made(Clip, (ANY_FLOAT,) * 2, _vector_clip, 4),
+        *made(Clip, (ANY_FLOAT,) * 2, _vector_expression, 4),
         *chain.from_iterable(simple),
-        *made(Div, (ANY_FLOAT,) * 3, _vector_binary, DIVISION, singles=(0, 1)),
+        *made(Div, (ANY_FLOAT,) * 3, _vector_expression, DIVISION, singles=(0, 1)),
         *made(PRelu, (FLOAT_ANYWHERE,) * 3, _vector_prelu, 3, singles=(0, 1)),
         *made(Comparison, (_ALL_TYPES, _ALL_TYPES, _TRUTHS), _vector_comparison, 3, singles=(0, 1), streams=False),
         *made(Logic, (_TRUTHS_ANYWHERE,) * 3, _vector_logic, 1, singles=(0, 1), streams=False),

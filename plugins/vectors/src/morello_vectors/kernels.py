@@ -12,6 +12,7 @@ from morello.plugins import Microkernel
 from morello_vectors import (
     causal,
     conv,
+    depthwise,
     dot,
     elementwise,
     fill,
@@ -70,6 +71,7 @@ def products(families: Families, vectors: Sequence[int], registers: int) -> tupl
         *register_tiles.kernels(families, registers),
         *rows_times_matrix.kernels(floats, registers),
         *conv.kernels(*floats[0], registers),
+        *depthwise.kernels(*floats[0]),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
         *quantized.kernels(max(vectors), registers),

@@ -22,11 +22,11 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, MEMORIES
-from morello_vectors.elementwise import of_vectors
+from morello_vectors.elementwise import expression
 from morello_vectors.lanes import FLOATS, Place, conversions, fit_lanes, places, repeat, splat, width
 from morello_vectors.reduce import fold
 from morello_vectors.values import literal
-from morello_vectors.vector_math import cycles, define
+from morello_vectors.vector_math import cycles
 
 #: Half cycles of a pass through a row besides those of its vectors, which memory does not hide: latencies, and
 #: combining lanes. Measured on a core of Zen 4.
@@ -142,14 +142,7 @@ class _Code:
         """Return the expression of a stage of vectors."""
         stage = self.op.stages[number]
         op, given = stage.op, [made[entry] for entry in stage.inputs]
-        if isinstance(op, Rsqrt):
-            return f"{define(self.site, 'rsqrt', self.values)}({given[0]})"
-        if isinstance(op, (Scale, Shift)):
-            constant = op.factor if isinstance(op, Scale) else op.term
-            sign = "*" if isinstance(op, Scale) else "+"
-            return f"{given[0]} {sign} {self._all(literal(constant, F32))}"
-        lhs, rhs = given
-        return of_vectors(type(op), self.site, F32, lhs, rhs, self.values)
+        return expression(op, self.site, F32, self.values, *given)
 
     def _all(self, value: str) -> str:
         return f"{repeat(self.site, F32, self.values)}({value})"
