@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         synthesize,
         unpack,
     )
-    from morello.models import compile_model, from_onnx
+    from morello.models import compile_model, from_onnx, from_torch
 
     __version__: str
 
@@ -43,6 +43,7 @@ __all__ = [
     "einsum",
     "empty",
     "from_onnx",
+    "from_torch",
     "gelu",
     "goal",
     "layer_norm",
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 
-_OF_MODELS = ["compile_model", "from_onnx"]
+_OF_MODELS = ["compile_model", "from_onnx", "from_torch"]
 _EXPORTS = {"morello.api": [name for name in __all__ if name not in _OF_MODELS], "morello.models": _OF_MODELS}
 
 __getattr__, __dir__ = lazy(__name__, _EXPORTS)

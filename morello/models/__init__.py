@@ -8,9 +8,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.models.model import CompiledModel, compile_model
     from morello.models.onnx import from_onnx
+    from morello.models.torch import from_torch
 
 #: The exported names of each module.
-_EXPORTS = {"morello.models.model": ["CompiledModel", "compile_model"], "morello.models.onnx": ["from_onnx"]}
+_EXPORTS = {
+    "morello.models.model": ["CompiledModel", "compile_model"],
+    "morello.models.onnx": ["from_onnx"],
+    "morello.models.torch": ["from_torch"],
+}
 
 if not TYPE_CHECKING:
     __all__ = sorted(name for names in _EXPORTS.values() for name in names)

@@ -38,4 +38,4 @@ def test_as_onnx_before_and_after_passes():
     for one in (graph, simplified(graph)):
         found = evaluated(one, given)
         for name, value in expected.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(found[name], np.asarray(value), rtol=1e-4, atol=1e-5)

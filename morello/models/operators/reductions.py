@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from morello.models.building import Builder, Source, translates
+from math import prod
+
+import numpy as np
+
+from morello.ir.ops.base import Value
+from morello.models.building import Builder, Source, Unsupported, translates
 
 _REDUCTIONS = {"ReduceMean": "Mean", "ReduceSum": "Sum", "ReduceMax": "Max", "ReduceMin": "Min", "ReduceProd": "Prod"}
 
@@ -39,3 +44,22 @@ def _softmax(make: Builder, node: Source) -> None:
     flat = make.reshape(source, (rows, -1))
     found = make.node(node.op, flat, shape=make.shape(flat), given={"dim": 1})
     make.reshape(found, shape, node.outputs[0])
+
+
+@translates("LayerNormalization", "RMSNormalization")
+def _norm(make: Builder, node: Source) -> None:
+    """Translate a norm of the last dimensions, which are rows of one."""
+    source, *parameters = filter(None, node.inputs)
+    if any(node.outputs[1:]):
+        raise Unsupported("mean and deviation as outputs")
+    shape = make.shape(source)
+    axis = node.get("axis", -1) % len(shape)
+    width = prod(shape[axis:])
+    if node.op == "LayerNormalization" and len(parameters) == 1:
+        parameters.append(make.constant(np.zeros(width, make.tensors[source].dtype.numpy)))
+    flat = [make.reshape(one, (1, width)) for one in parameters]
+    rows = make.reshape(source, (-1, width))
+    op = "LayerNorm" if node.op == "LayerNormalization" else "RMSNorm"
+    given: dict[str, Value] = {"eps": float(node.get("epsilon", 1e-5))}
+    made = make.node(op, rows, *flat, shape=make.shape(rows), given=given)
+    make.reshape(made, shape, node.outputs[0])

@@ -1,0 +1,65 @@
+"""Models in torch: exported to ONNX in memory, then as those."""
+
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from morello.errors import MorelloError
+from morello.models.graph import Graph
+from morello.models.onnx import graph_of
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+
+def from_torch(
+    module: Module | ExportedProgram, example_inputs: Sequence[Any] = (), dims: Mapping[str, int] | None = None
+) -> Graph:
+    """Return the graph of a module for inputs of these shapes, with its current weights.
+
+    `dims` are the sizes of named dimensions of an exported program. Raises MorelloError for a module that torch.export
+    cannot export, and as `from_onnx` does.
+    """
+    try:
+        import onnxscript  # noqa: F401
+        import torch
+        from torch.export import ExportedProgram
+    except ImportError as error:
+        raise MorelloError(
+            "models in torch need the packages torch and onnxscript", "pip install 'morello[torch]'"
+        ) from error
+    exported = isinstance(module, ExportedProgram)
+    name = "model" if exported else type(module).__name__
+    if not exported and module.training:
+        raise MorelloError(f"{name}: the module is in training mode", "call its method eval first")
+    try:
+        with warnings.catch_warnings(), _quiet("torch.onnx"):
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(module, tuple(example_inputs), dynamo=True, verbose=False)
+            assert program
+            model = program.model_proto
+    except Exception as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        hint = "see torch.export.export(module, example_inputs), which has to trace it"
+        raise MorelloError(f"{name}: torch cannot export it: {reason[0]}", hint) from error
+    return graph_of(model, name, dims or {}, name)
+
+
+class _quiet:
+    """Suppresses the messages of a logger below errors."""
+
+    def __init__(self, name: str):
+        self._logger = logging.getLogger(name)
+
+    def __enter__(self) -> None:
+        self._level = self._logger.level
+        self._logger.setLevel(logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.setLevel(self._level)
