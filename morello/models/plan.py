@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from math import prod
 
 import attrs
@@ -14,7 +15,7 @@ from morello.models.specs import WINDOWS, NeedsCopy, Written, spec_of
 
 #: Operations whose images have channels last.
 _IMAGES = {*WINDOWS, "ConvTranspose", "Resize", "LocalResponseNorm"}
-_PADDED = ("Conv", "Conv1d")
+_PADDED = ("Conv", "Conv1d", "Conv3d")
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +46,8 @@ class Plan:
 
 def plan_of(graph: Graph, parallel: bool = False) -> Plan:
     """Return the plan of a graph of steps and views."""
-    return _Planner(graph, parallel, _channels_last(graph), _borders(graph), _parts_of_concats(graph)).plan()
+    borders, parts = _borders(graph), _parts_of_concats(graph)
+    return _Planner(graph, parallel, _channels_last(graph), borders, parts, _results(graph, parts)).plan()
 
 
 @attrs.define
@@ -55,6 +57,8 @@ class _Planner:
     last: set[str]
     borders: dict[str, tuple[int, ...]]
     parts: dict[str, tuple[str, int]]
+    #: Tensors that are computed in a view of them.
+    results: dict[str, View]
     #: The place of each tensor so far.
     places: dict[str, Place] = attrs.field(factory=dict[str, Place])
     calls: list[Call] = attrs.field(factory=list[Call])
@@ -84,18 +88,31 @@ class _Planner:
         return Plan(graph, tuple(self.calls))
 
     def _view(self, view: View) -> None:
+        name, source = view.output, self.places[view.source]
         try:
-            self.places[view.output] = self.places[view.source].seen(view.of)
+            self.places[name] = source.seen(view.of)
         except ValueError:
-            self.places[view.output] = self._copy(view.source).seen(view.of)
+            # Only a reshape needs a copy: one in the layout of its output, if that is possible.
+            try:
+                self._move(view.source, source, self._source(view, self._made(name)))
+            except ValueError:
+                self.places[name] = self._copy(view.source).seen(view.of)
+
+    def _source(self, view: View, place: Place) -> Place:
+        """Return the place of a view's source, where the view has this place. Raises ValueError without one."""
+        if view.kind == "transpose":
+            order = sorted(range(len(view.given)), key=view.given.__getitem__)
+            return place.seen(lambda array: array.transpose(order))
+        return place.reshaped(self.graph.tensors[view.source].shape)
 
     def _concat(self, node: Node) -> None:
         """Copy the inputs that are not computed in their part of the output."""
         (output,) = node.outputs
         self._made(output)
         for number, name in enumerate(node.inputs):
-            if self.parts.get(name) != (output, number):
-                self._move(name, self.places[name], self._part(output, number))
+            place, target = self.places[name], self._part(output, number)
+            if (place.buffer, place.start, place.strides) != (target.buffer, target.start, target.strides):
+                self._move(name, place, target)
 
     def _part(self, output: str, number: int) -> Place:
         """Return the place of an input of a Concat in its output."""
@@ -113,6 +130,7 @@ class _Planner:
 
     def _step(self, step: Step) -> None:
         """Add the call of a step, with copies of operands where its operation needs them."""
+        step = self._distinct(step)
         places: dict[str, Place] = {}
         for node in step.nodes:
             if node.op in _PADDED and node.inputs[0] in step.inputs:
@@ -134,6 +152,34 @@ class _Planner:
                 places[error.tensor] = self._copy(error.tensor, error.shape)
         self.calls.append(Call(step, written))
 
+    def _distinct(self, step: Step) -> Step:
+        """Return a step with another name for what it reads twice, where an operand cannot be both."""
+        first, used = step.nodes[0], set[str]()
+        nodes: list[Node] = []
+        for node in step.nodes:
+            if node is first or first.op in WINDOWS:
+                taken = used if node is first else {first.inputs[0]}
+                inputs: list[str] = []
+                for name in node.inputs:
+                    inputs.append(self._again(name) if name in taken else name)
+                    used.add(name)
+                node = attrs.evolve(node, inputs=tuple(inputs))
+            nodes.append(node)
+        made = {node.outputs[0] for node in nodes}
+        return attrs.evolve(
+            step,
+            nodes=tuple(nodes),
+            inputs=tuple(dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)),
+        )
+
+    def _again(self, name: str) -> str:
+        """Return another name of a tensor."""
+        again = f"{name}.again"
+        tensors = self.graph.tensors
+        self.graph = attrs.evolve(self.graph, tensors={**tensors, again: attrs.evolve(tensors[name], name=again)})
+        self.places[again] = self._made(name)
+        return again
+
     def _split(self, step: Step) -> None:
         """Add a call for each node of a step."""
         if len(step.nodes) == 1:
@@ -145,7 +191,7 @@ class _Planner:
         """Return the place of the image of a convolution, with zeros around it where it is padded."""
         name, padding = node.inputs[0], _padding(node)
         place = self._made(name)
-        if _fits(place.buffer.image, padding) or (not any(padding) and place.buffer.kind != "input"):
+        if _fits(place, padding) or (not any(padding) and place.buffer.kind != "input"):
             return place
         key = name, padding
         if key not in self.images:
@@ -167,6 +213,10 @@ class _Planner:
             return self._part(*self.parts[name])
         if name in self.graph.outputs:
             return self._output(name)
+        if name in self.results:
+            view = self.results[name]
+            with suppress(ValueError):
+                return self._source(view, self._made(view.output))
         if name in self.last:
             return _with_border(name, tensor, self.borders.get(name, (0,) * 2 * (len(tensor.shape) - 2)))
         return _in_order(Buffer(name, tensor.dtype, prod(tensor.shape)), tensor)
@@ -205,12 +255,17 @@ def _padding(node: Node) -> tuple[int, ...]:
     return padding
 
 
-def _fits(image: Image | None, padding: tuple[int, ...]) -> bool:
-    """Return whether a border has at least these sizes."""
-    count = len(padding) // 2
+def _fits(place: Place, padding: tuple[int, ...]) -> bool:
+    """Return whether a place is all of an image with a border of at least these sizes."""
+    image, count = place.buffer.image, len(padding) // 2
+    if image is None or count > 2:
+        return False
     need = (0, *padding[:1], 0, *padding[1:]) if count == 1 else padding
-    return image is not None and all(
-        has >= one for has, one in zip((image.top, image.left, image.bottom, image.right), need, strict=True)
+    rows, columns = image.rows - image.top - image.bottom, image.columns - image.left - image.right
+    return (
+        place.shape[-count:] == (rows, columns)[-count:]
+        and place.strides[-count:] == (image.columns * image.pixel, image.pixel)[-count:]
+        and all(has >= one for has, one in zip((image.top, image.left, image.bottom, image.right), need, strict=True))
     )
 
 
@@ -223,6 +278,13 @@ def _with_border(name: str, tensor: Tensor, padding: tuple[int, ...]) -> Place:
     for number in range(count):
         shape[rank - count + number] += padding[number] + padding[count + number]
     low, high = padding[:count], padding[count:]
+    if count == 3:
+        # All of it is border: cleared before the image is stored.
+        return Place.in_order(
+            Buffer(name, tensor.dtype, prod(shape), image=Image(1, prod(shape), 1, 1, prod(shape), 0, 0, 0)),
+            shape,
+            order,
+        ).grown([0, 0, *(-one for one in low)], [0, 0, *(-one for one in high)])
     top, bottom = (low[-2], high[-2]) if count > 1 else (0, 0)
     rows, columns = (shape[-2], shape[-1]) if count > 1 else (1, shape[-1])
     image = Image(prod(shape) // (rows * columns * shape[1]), rows, columns, shape[1], top, low[-1], bottom, high[-1])
@@ -269,8 +331,20 @@ def _channels_last(graph: Graph) -> set[str]:
         for name in alike:
             groups[find(name)] = find(alike[0])
     roots = {find(name) for name in images}
-    made = {name for part in graph.parts if isinstance(part, Step) for name in part.outputs}
+    made = {name for part in graph.parts for name in part.outputs}
     return {name for name in made if find(name) in roots and len(graph.tensors[name].shape) in (3, 4)}
+
+
+def _results(graph: Graph, parts: Collection[str]) -> dict[str, View]:
+    """Return the tensors that are computed in a view of them, an output of the model or part of a Concat: that view."""
+    found: dict[str, View] = {}
+    for name in (*graph.outputs, *parts):
+        while isinstance(view := graph.makers.get(name), View) and view.kind in ("reshape", "transpose"):
+            name = view.source
+            if name in (*graph.outputs, *found, *parts) or name not in graph.makers:
+                break
+            found[name] = view
+    return found
 
 
 def _parts_of_concats(graph: Graph) -> dict[str, tuple[str, int]]:
@@ -281,11 +355,6 @@ def _parts_of_concats(graph: Graph) -> dict[str, tuple[str, int]]:
             (node,) = step.nodes
             for number, name in enumerate(node.inputs):
                 inside = node.parameters["dim"] == 1 or len(graph.tensors[name].shape) not in (3, 4)
-                if (
-                    inside
-                    and name not in found
-                    and name not in graph.outputs
-                    and isinstance(graph.makers.get(name), Step)
-                ):
+                if inside and name not in found and name not in graph.outputs and name in graph.makers:
                     found[name] = node.outputs[0], number
     return found
