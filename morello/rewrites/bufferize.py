@@ -16,7 +16,7 @@ from morello.ir.ops.unary import Relu
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Example, argument
+from morello.rewrites.base import Example, argument, pending_dims
 from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
@@ -37,7 +37,7 @@ class Bufferize(BufferedPipelineRewrite[Compose]):
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         op = logical.op
-        if not isinstance(op, Compose):
+        if not isinstance(op, Compose) or pending_dims(op, target) is not None:
             return
         dtypes = [state.dtype for state in logical.states]
         inner = range(1, len(op.stages))

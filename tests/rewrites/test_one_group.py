@@ -6,11 +6,13 @@ import attrs
 import pytest
 
 import morello
+from morello import SearchBudget
 from morello.errors import MorelloError
-from morello.ir.impl import KernelCall, Node, walk
+from morello.ir.impl import KernelCall, Node, leaves, walk
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
+from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.move import MoveStep
 from morello.rewrites.one_group import OneGroup
 from morello.rewrites.select import Select
@@ -39,6 +41,17 @@ def test_a_group_is_a_convolution_of_all_images() -> None:
     impl = grouped("4×1×2×3×2×8×2×1").apply("one_group").impl
     assert isinstance(impl, Node)
     assert [child.spec.logical.shape for child in impl.children] == [(4, 2, 3, 2, 8, 2, 1)]
+
+
+def test_functions_of_each_value_follow_the_convolution_of_a_group(prove) -> None:
+    graph = "y = Relu(a), a = Add[over=[0, 3, 4]](c, b), c = GroupedConv[stride=2](x, w)"
+    operands = "x: (1×2×3×5×7, f32, L1), w: (2×4×3×1×1, f32, L1), b: (1×2×4×1×1, f32, L1), y: (1×2×4×3×4, f32, L1)"
+    goal = morello.goal(f"Compose([{graph}], [{operands}], serial)", target="x86_avx2")
+    assert not [*Bufferize.steps(goal.spec.logical, goal.target)]
+    done = goal.tile(0, 1, 0, 0, 0).apply("one_group")
+    assert str(next(leaves(done.impl)).spec.op) == "Compose([Relu, Add[over=[0, 2, 3]], Conv[stride=2]])"
+    goal = done.synthesize(budget=SearchBudget(expansions=500), db=False)
+    prove(goal.impl, goal.target)
 
 
 def test_search_only_tiles_images_and_groups(avx2: Target) -> None:
