@@ -19,6 +19,7 @@ from morello.ir.program import Program, of_operands
 from morello.report.drawings import layout_svg, order_in_memory, roofline_svg
 from morello.report.explanation import Explanation
 from morello.report.rooflines import Roofline
+from morello.report.steps import PageStep, steps_html
 from morello.report.tree import Branch, last_merged
 from morello.report.words import cost_words, memory
 
@@ -38,10 +39,11 @@ class KernelPage:
 
 @attrs.frozen
 class Page:
-    """A page: its title, and kernels in order."""
+    """A page: its title, the kernels in order, and the steps of a model that call them."""
 
     title: str
     kernels: tuple[KernelPage, ...]
+    steps: tuple[PageStep, ...] = ()
 
 
 @attrs.frozen
@@ -65,14 +67,20 @@ class TreeRow:
 def page_html(page: Page) -> str:
     """Return the page as HTML."""
     template = Template(files("morello.report").joinpath("page.html").read_text(encoding="utf-8"))
+    steps = steps_html(page.steps, page.kernels[0].explanation.target)
     links = "".join(
         f'<li><a href="#k{number}">{escape(one.explanation.name)}</a> '
         f"<span>{escape(cost_words(one.explanation.tree.cost, one.explanation.target))}</span></li>"
         for number, one in enumerate(page.kernels, 1)
     )
     nav = f'<nav aria-label="Kernels"><ul>{links}</ul></nav>' if len(page.kernels) > 1 else ""
-    kernels = "\n".join(_kernel(f"k{number}", one) for number, one in enumerate(page.kernels, 1))
-    return template.substitute(title=escape(page.title), nav=nav, kernels=kernels)
+    callers = defaultdict[int, list[str]](list)
+    for number, step in enumerate(page.steps, 1):
+        callers[step.kernel].append(f'<a href="#s{number}">{number}</a>')
+    kernels = "\n".join(
+        _kernel(f"k{number}", one, ", ".join(callers[number])) for number, one in enumerate(page.kernels, 1)
+    )
+    return template.substitute(title=escape(page.title), nav=nav, steps=steps, kernels=kernels)
 
 
 def tree_rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
@@ -110,7 +118,7 @@ def lines_of(rows: Sequence[TreeRow], source: str) -> list[list[int]]:
     return [sorted(one) for one in found]
 
 
-def _kernel(key: str, one: KernelPage) -> str:
+def _kernel(key: str, one: KernelPage, callers: str) -> str:
     explained, target = one.explanation, one.explanation.target
     spec = explained.spec.logical
     facts = {
@@ -121,10 +129,11 @@ def _kernel(key: str, one: KernelPage) -> str:
         "Peak memory": memory(explained.tree.peak),
     }
     cards = "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items())
-    implied = f"<p>{escape(spec.implied)}</p>" if spec.implied else ""
+    notes = escape(spec.implied), f"Called by steps {callers}." if callers else ""
+    about = "".join(f"<p>{note}</p>" for note in notes if note)
     return f"""<section class="kernel" id="{key}" aria-labelledby="{key}-name">
 <h2 id="{key}-name">{escape(explained.name)}</h2>
-<p class="spec"><code>{escape(explained.signature.text(spec))}</code></p>{implied}
+<p class="spec"><code>{escape(explained.signature.text(spec))}</code></p>{about}
 <dl class="facts">{cards}</dl>
 {_program(key, one)}
 <div class="cards">

@@ -15,6 +15,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import morello
 from morello import api
@@ -23,6 +25,7 @@ from morello.frontend import parse_spec
 from morello.plugins.registry import installed
 from morello.report.drawings import layout_svg, order_in_memory
 from morello.report.page import lines_of, tree_rows
+from morello.report.steps import PageStep, lanes
 
 SPEC = "Matmul(2×13×16×16, L3, L3, L3)"
 HOSTILE = '<script>alert("1")</script>&amp;\'.spec'
@@ -113,6 +116,15 @@ def test_layouts_are_drawn_in_the_order_of_memory() -> None:
     assert order is not None
     # Two strips of 8 channels in each of three columns.
     assert (jumps.attrib["d"].count("M"), order.attrib["d"].count("M")) == (5, 6 * 7)
+
+
+@given(st.lists(st.sets(st.integers(1, 6), max_size=3), max_size=12))
+def test_no_step_is_in_the_lane_of_one_that_is_read_later(distances: list[set[int]]) -> None:
+    reads = [tuple(number - one for one in back if one <= number) for number, back in enumerate(distances)]
+    found = lanes([PageStep("step", "Relu", 1, 1, one) for one in reads])
+    for number, lane in enumerate(found):
+        last = max((later for later, one in enumerate(reads) if number in one), default=number)
+        assert lane not in found[number + 1 : last]
 
 
 @contextmanager
