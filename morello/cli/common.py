@@ -13,7 +13,7 @@ import attrs
 import click
 from click.shell_completion import CompletionItem
 
-from morello import api, crash
+from morello import api, crash, models
 from morello.errors import MorelloError, UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.untrusted import read_file
@@ -157,6 +157,20 @@ class _FileOptions:
         """Return the files' texts by path."""
         return {one: read_file(one) for one in ([self.file] if isinstance(self.file, str) else self.file)}
 
+    def model(self, dims: Mapping[str, int]) -> models.ModelGoals | None:
+        """Return the model in the file, or None for a file of Specs."""
+        if isinstance(self.file, str) and self.file.endswith(".onnx"):
+            target = self.target if isinstance(self.target, str) else None
+            return models.ModelGoals.read(self.file, dims, target, self.profile, self.cpu)
+        if dims:
+            raise click.UsageError("--dim is for models in ONNX, files that end in .onnx")
+        return None
+
+    def chosen(self, model: models.ModelGoals) -> list[api.Goal]:
+        """Return the goals of a model."""
+        goals = {goal.name: goal for goal in model.goals.values()}
+        return [*goals.values()] if self.spec is None else [named(goals, self.spec, str(self.file))]
+
     def goals(self, texts: Mapping[str, str]) -> list[api.Goal]:
         """Return the goals, ordered by target, then by file."""
         targets = (self.target or (None,)) if isinstance(self.target, tuple) else (self.target,)
@@ -169,6 +183,26 @@ class _FileOptions:
                 found += goals.values() if self.spec is None else [named(goals, self.spec, file)]
         return found
 
+
+def _dims(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of named dimensions."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.rpartition("=")
+        if not (name and size.isdecimal()):
+            raise click.BadParameter(f"{text!r} is not a name and a size such as batch=1", ctx, param)
+        found[name] = int(size)
+    return found
+
+
+dims_option = click.option(
+    "--dim",
+    "dims",
+    metavar="NAME=N",
+    multiple=True,
+    callback=_dims,
+    help="The size of a named dimension of a model in ONNX.",
+)
 
 #: The options that limit a search, as the argument `limits`.
 _BUDGET_OPTIONS = (
@@ -202,10 +236,15 @@ def _budget_options(command: Command) -> Command:
 
 
 def with_goals(
-    command: Command, several_targets: bool = False, several_files: bool = False, sizes: bool = False
+    command: Command,
+    several_targets: bool = False,
+    several_files: bool = False,
+    sizes: bool = False,
+    takes_models: bool = False,
 ) -> Command:
     """Add FILE and the common options; the command is called with `goals` and `search`, its SearchOptions.
 
+    With `takes_models`, FILE may be a model, with its kernels as goals: the command is called with `model`, or None.
     Without `sizes`, goals with a size that is known at run time are an error.
     The options --no-measured, --cc and --runner of the command become part of `search`.
     """
@@ -246,9 +285,10 @@ def with_goals(
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
         budget = limits.budget()
-        texts = files.texts()
+        model = files.model(options.pop("dims")) if takes_models else None
+        texts = {} if model else files.texts()
         with crash.context(file="\n".join(texts.values())):
-            goals = files.goals(texts)
+            goals = files.goals(texts) if model is None else files.chosen(model)
             for goal in goals:
                 if isinstance(goal, api.SizedGoal) and not sizes:
                     rule = f"{goal.name}: {goal.sizes.name} is known at run time alone, and this command needs a number"
@@ -258,12 +298,13 @@ def with_goals(
             tools = {name: options.pop(name, None) for name in ("cc", "runner")}
             search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, **tools)
             api.prepare(goals, search.db)
-            command(goals=goals, search=search, **options)
+            command(goals=goals, search=search, **options, **({"model": model} if takes_models else {}))
 
-    return wrapped
+    return dims_option(wrapped) if takes_models else wrapped
 
 
 with_goals_of_sizes = functools.partial(with_goals, sizes=True)
+with_goals_of_models = functools.partial(with_goals, sizes=True, takes_models=True)
 with_goals_for_targets = functools.partial(with_goals, several_targets=True, sizes=True)
 with_goals_of_files = functools.partial(with_goals, several_files=True)
 

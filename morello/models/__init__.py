@@ -8,12 +8,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.models.model import CompiledModel, compile_model
     from morello.models.onnx import from_onnx
+    from morello.models.pages import ModelGoals
     from morello.models.torch import from_torch
 
 #: The exported names of each module.
 _EXPORTS = {
     "morello.models.model": ["CompiledModel", "compile_model"],
     "morello.models.onnx": ["from_onnx"],
+    "morello.models.pages": ["ModelGoals"],
     "morello.models.torch": ["from_torch"],
 }
 

@@ -9,7 +9,7 @@ import attrs
 
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.api.pipeline import goal, kernel_of
+from morello.api.pipeline import goal_from, kernel_of
 from morello.db.default import DatabaseLike, database
 from morello.kernels.target import Target
 from morello.models.plan import Plan
@@ -28,7 +28,7 @@ def goals_of(plan: Plan, name: str, target: Target) -> Mapping[str, Goal]:
         text = call.written.text
         if text not in found:
             stem = "_".join(re.sub(r"\W", "", node.op.lower(), flags=re.ASCII) for node in call.step.nodes[:3])
-            made = goal(text, target=target.full_name)
+            made = goal_from(text, target)
             found[text] = attrs.evolve(made, name=f"{name}_{len(found)}_{stem}")
     return found
 

@@ -73,7 +73,7 @@ def page_html(page: Page) -> str:
         f"<span>{escape(cost_words(one.explanation.tree.cost, one.explanation.target))}</span></li>"
         for number, one in enumerate(page.kernels, 1)
     )
-    nav = f'<nav aria-label="Kernels"><ul>{links}</ul></nav>' if len(page.kernels) > 1 else ""
+    nav = f'<nav aria-label="Kernels"><ul>{links}</ul></nav>' if len(page.kernels) > 1 and not page.steps else ""
     callers = defaultdict[int, list[str]](list)
     for number, step in enumerate(page.steps, 1):
         callers[step.kernel].append(f'<a href="#s{number}">{number}</a>')
@@ -129,7 +129,7 @@ def _kernel(key: str, one: KernelPage, callers: str) -> str:
         "Peak memory": memory(explained.tree.peak),
     }
     cards = "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items())
-    notes = escape(spec.implied), f"Called by steps {callers}." if callers else ""
+    notes = escape(spec.implied), f"Steps that call it: {callers}." if callers else ""
     about = "".join(f"<p>{note}</p>" for note in notes if note)
     return f"""<section class="kernel" id="{key}" aria-labelledby="{key}-name">
 <h2 id="{key}-name">{escape(explained.name)}</h2>

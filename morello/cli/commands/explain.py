@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import click
 
-from morello import api
+from morello import api, models
 from morello.atomic_write import check_writable, write_file
 from morello.cli.common import (
     PATH,
@@ -19,7 +19,7 @@ from morello.cli.common import (
     json_option,
     measured_option,
     print_json,
-    with_goals_of_sizes,
+    with_goals_of_models,
     with_steps,
 )
 from morello.cli.figures import draw_roofline, figures
@@ -41,7 +41,7 @@ class ExplainOptions:
 
 
 @click.command("explain")
-@with_goals_of_sizes
+@with_goals_of_models
 @with_steps
 @click.option(
     "--runner-ups",
@@ -62,8 +62,14 @@ class ExplainOptions:
 @measured_option
 @json_option
 @as_group(ExplainOptions, "options")
-def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOptions, as_json: bool) -> None:
-    """Show the programs of FILE with what each part costs and holds.
+def command(
+    goals: Sequence[api.Goal],
+    search: SearchOptions,
+    model: models.ModelGoals | None,
+    options: ExplainOptions,
+    as_json: bool,
+) -> None:
+    """Show the programs of FILE, Specs or a model in ONNX, with what each part costs and holds.
 
     \b
     cost        of one run of the node, with all that is below it
@@ -120,7 +126,8 @@ def command(goals: Sequence[api.Goal], search: SearchOptions, options: ExplainOp
     if as_json:
         print_json(explained)
     elif options.html is not None:
-        write_file(options.html, api.explanation_page(Path(file).name, pages).encode(errors="replace"))
+        steps = model.steps([kernel for kernel, _ in pages]) if model and len(pages) == len(model.goals) else ()
+        write_file(options.html, api.explanation_page(Path(file).name, pages, steps).encode(errors="replace"))
 
 
 def _check_plot(goals: Sequence[api.Goal], plot: str) -> None:
