@@ -31,38 +31,27 @@ def roofline_svg(roof: Roofline) -> str:
         return 8 + (top - log10(rate)) / (top - bottom) * (_HEIGHT - _BOTTOM - 8)
 
     left, right, floor_, ceiling = x(10**low), x(10**high), y(10**bottom), y(peak.rate * roof.scale)
-    parts = [
-        f'<path class="grid" d="M{x(10**at):.0f} 8V{floor_:.0f}"/>'
-        f'<text x="{x(10**at):.0f}" y="{floor_ + 15:.0f}" text-anchor="middle">{10.0**at:g}</text>'
-        for at in range(low, high + 1)
-    ]
-    parts += [
-        f'<path class="grid" d="M{left:.0f} {y(10**at):.0f}H{right:.0f}"/>'
-        f'<text x="{left - 6:.0f}" y="{y(10**at) + 4:.0f}" text-anchor="end">{10.0**at:g}</text>'
-        for at in range(bottom, top + 1)
-    ]
+    parts = [_text((left + right) / 2, _HEIGHT - 6, "FLOP per byte"), _text(12, _HEIGHT / 2, roof.unit, turned=True)]
+    for at in range(low, high + 1):
+        parts += [_path("grid", f"M{x(10**at):.0f} 8V{floor_:.0f}"), _text(x(10**at), floor_ + 15, f"{10.0**at:g}")]
+    for at in range(bottom, top + 1):
+        parts += [_path("grid", f"M{left:.0f} {y(10**at):.0f}H{right:.0f}")]
+        parts += [_text(left - 6, y(10**at) + 4, f"{10.0**at:g}", "end")]
     for number, (level, slope) in enumerate(roof.slopes.items(), 1):
         start, knee = max(10**low, 10**bottom / slope / roof.scale), peak.rate / slope
         (x1, y1), (x2, y2) = (x(start), y(start * slope * roof.scale)), (x(knee), ceiling)
-        parts.append(f'<path class="roof" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}H{right:.0f}"/>')
         # Labels of neighbouring lines are at different heights.
         part = number / (len(roof.slopes) + 1)
-        at = f'x="{x1 + part * (x2 - x1) + 6:.1f}" y="{y1 + part * (y2 - y1) + 8:.1f}"'
-        parts.append(f'<text class="level" {at}>{escape(level)}</text>')
-    near = defaultdict[tuple[int, int], list[int]](list)
+        parts += [_path("roof", f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}H{right:.0f}")]
+        parts += [_text(x1 + part * (x2 - x1) + 6, y1 + part * (y2 - y1) + 8, level, "start")]
+    near = defaultdict[tuple[int, int], list[str]](list)
     for number, one in enumerate(roof.points, 1):
         cx, cy = x(one.intensity), y(one.rate * roof.scale)
-        near[round(cx / 12), round(cy / 12)].append(number)
-        square = f'<path class="point" d="M{cx - 5:.1f} {cy - 5:.1f}h10v10h-10z"/>'
-        parts.append(f'<circle class="point" cx="{cx:.1f}" cy="{cy:.1f}" r="5"/>' if one.is_kernel else square)
-    for (column, row), numbers in near.items():
-        listed = ", ".join(map(str, numbers))
-        parts.append(f'<text x="{12 * column}" y="{12 * row + 20}" text-anchor="middle">{listed}</text>')
-    words = f'<text x="{(left + right) / 2:.0f}" y="{_HEIGHT - 6}" text-anchor="middle">FLOP per byte</text>'
-    unit = (
-        f'<text transform="translate(12 {_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">{escape(roof.unit)}</text>'
-    )
-    return _svg(_WIDTH, _HEIGHT, "Roofline; the table below lists its points", [*parts, words, unit])
+        near[round(cx / 12), round(cy / 12)].append(str(number))
+        circle = f'<circle class="point" cx="{cx:.1f}" cy="{cy:.1f}" r="5"/>'
+        parts += [circle if one.is_kernel else _path("point", f"M{cx - 5:.1f} {cy - 5:.1f}h10v10h-10z")]
+    parts += [_text(12 * column, 12 * row + 20, ", ".join(numbers)) for (column, row), numbers in near.items()]
+    return _svg(_WIDTH, _HEIGHT, "Roofline; the table below lists its points", parts)
 
 
 def order_in_memory(tensor: TensorSpec, dims: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -113,18 +102,25 @@ def layout_svg(tensor: TensorSpec, dims: Sequence[str]) -> str:
         return f"{dims[dim]}: {'' if shown[dim] == shape[dim] else f'{shown[dim]} of '}{shape[dim]}"
 
     parts = [
-        f'<path class="grid" d="{"".join(line for line, *_ in lines)}"/><path class="strip" d="{edges}"/>',
-        f'<path class="jump" d="{"".join(steps[False])}"/><path class="order" d="{"".join(steps[True])}"/>',
+        _path("grid", "".join(line for line, *_ in lines)),
+        _path("strip", edges),
+        _path("jump", "".join(steps[False])),
+        _path("order", "".join(steps[True])),
         f'<circle cx="{path[0][0]:.1f}" cy="{path[0][1]:.0f}" r="4"/>',
-        f'<text x="{left}" y="16">{escape(extent(across))} →</text>',
+        _text(left, 16, f"{extent(across)} →", "start"),
     ]
     if down:
-        middle = (top + bottom) / 2
-        words = f"← {extent(down[0])}"
-        parts.append(
-            f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle">{escape(words)}</text>'
-        )
+        parts.append(_text(18, (top + bottom) / 2, f"← {extent(down[0])}", turned=True))
     return _svg(right + 8, max(bottom + 8, 90 if down else 0), "Order in memory; the table below lists it", parts)
+
+
+def _path(kind: str, steps: str) -> str:
+    return f'<path class="{kind}" d="{steps}"/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str = "middle", turned: bool = False) -> str:
+    at = f'transform="translate({x:.0f} {y:.0f}) rotate(-90)"' if turned else f'x="{x:.0f}" y="{y:.0f}"'
+    return f'<text {at} text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def _svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:

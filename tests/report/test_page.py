@@ -73,14 +73,14 @@ def kernel() -> Kernel:
 @pytest.fixture(scope="module")
 def page(kernel: Kernel) -> str:
     explained = kernel, kernel.explain(runner_ups=1, noise=0, db=False)
-    return api.explanation_page(HOSTILE, [explained, explained])
+    return api.explanation_page(HOSTILE, [explained, explained], (PageStep(HOSTILE, "Relu", 2, 1, ()),))
 
 
 def test_the_page_is_whole_and_escaped(kernel: Kernel, page: str) -> None:
     found = Reader(page)
     assert len({*found.ids}) == len(found.ids)
     assert {one.removeprefix("#") for one in found.references} <= {*found.ids}
-    assert found.texts.count(HOSTILE) == 1
+    assert found.texts.count(HOSTILE) == 2  # heading and step
     assert "<script>alert" not in page
     assert not re.search(r"https?:|@import|url\(", page)
     rows = [*tree_rows(kernel.explain(runner_ups=1, noise=0, db=False).shown)]
