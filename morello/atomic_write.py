@@ -69,6 +69,18 @@ def check_writable(path: str, source: str) -> None:
         raise MorelloError(f"cannot write {path}: permission denied", "choose a path that you may write to")
 
 
+def check_folder(path: str) -> None:
+    """Raise MorelloError if files cannot be written to the folder `path`, which may be missing but for its parent."""
+    place = Path(os.path.realpath(path))
+    folder = place if place.exists() else place.parent
+    if place.exists() and not place.is_dir():
+        raise MorelloError(f"cannot write into {path}: it is a file", "choose another directory")
+    if not folder.is_dir():
+        raise MorelloError(f"cannot make {path}: directory {folder} does not exist", f"mkdir -p {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise MorelloError(f"cannot write into {folder}: permission denied", "choose a directory that you may write to")
+
+
 def write_file(path: str | Path, data: bytes) -> None:
     """Replace `path` atomically, with its mode; write to devices and pipes directly. Raises MorelloError on failure."""
     write_files({path: data})

@@ -147,6 +147,32 @@ class Spinner(Display):
         return f"interrupted {self._ended_words}"
 
 
+class ModelDisplay(Display):
+    """Show the searches for a model's kernels; call it with the number that is done, and their share of the work.
+
+    `kept` is the database that stores results, None without one.
+    """
+
+    def __init__(self, name: str, kernels: int, kept: str | None = None):
+        super().__init__()
+        self._name, self._kernels, self._kept = name, kernels, kept
+        self._done, self._share = 0, 0.0
+
+    def __call__(self, done: int, share: float) -> None:
+        self._done, self._share = done, share
+
+    def describe(self) -> str:
+        return line("searching", self._name, self.seconds, [f"{self._of} kernels", f"{self._share:.0%} of the work"])
+
+    def interrupted(self, error: KeyboardInterrupt) -> str:
+        done = f"{self._of} kernels were done after {self.seconds:.1f} s"
+        return f"interrupted the searches for {self._name}: {done}{kept_in(self._kept, error)}"
+
+    @property
+    def _of(self) -> str:
+        return f"{self._done} of {self._kernels}"
+
+
 class SearchDisplay(Display):
     """Show a search; call it with the search's progress.
 

@@ -61,24 +61,46 @@ def build_file(
     Assembly (`s`) takes one unit. `threads` are the compiler's flags for parallel loops. Raises ToolchainError if the
     compiler fails or times out.
     """
-    command, timeout = compiler.command, timeout_seconds()
-    with build_folder({**headers, **{file: unit.text for file, unit in units.items()}}) as folder:
-        made = list[str]()
-        for file, unit in units.items():
-            made.append(f"{Path(file).stem}.{'s' if kind == 's' else 'o'}")
-            flags = (*COMMON_FLAGS, "-fPIC", *unit.flags, *threads)
-            rest = ["-S" if kind == "s" else "-c", "-o", made[-1], file]
-            _compile(folder, {file: unit.text}, flags, rest, compiler, timeout, made[-1])
-        if kind in ("a", "so") or len(made) > 1:
-            whole = f"whole.{kind}"
-            joined = {
-                "o": [*command, "-r", "-nostdlib", "-o", whole, *made],
-                "a": [*_archiver(compiler, folder), "rcsD", whole, *made],
-                "so": [*command, "-shared", "-o", whole, *made, "-lm", *threads],
-            }
-            _invoke(joined[kind], folder, compiler, timeout, whole)
-            made = [whole]
-        return (folder / made[0]).read_bytes()
+    with build_folder(_texts(units, headers)) as folder:
+        return _built(kind, folder, units, compiler, threads).read_bytes()
+
+
+def build_units(units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler) -> Path:
+    """Return the path of a shared object of C files with flags of their own; the cache holds it as that of `build`.
+
+    Raises ToolchainError.
+    """
+    size_limit()  # report a wrong setting before the build
+    flags = [f"{file} {flag}" for file, unit in sorted(units.items()) for flag in unit.flags]
+    folder, key = cache_directory(), cache_key(_texts(units, headers), flags, compiler, COMMON_FLAGS)
+    if found := find(folder, key):
+        return found
+    with build_folder(_texts(units, headers)) as temporary:
+        return store(folder, key, _built("so", temporary, units, compiler, ()))
+
+
+def _texts(units: Mapping[str, CFile], headers: Mapping[str, str]) -> dict[str, str]:
+    return {**headers, **{file: unit.text for file, unit in units.items()}}
+
+
+def _built(kind: str, folder: Path, units: Mapping[str, CFile], compiler: Compiler, threads: Sequence[str]) -> Path:
+    """Return the path of the file that C files in a build folder become."""
+    command, timeout, made = compiler.command, timeout_seconds(), list[str]()
+    for file, unit in units.items():
+        made.append(f"{Path(file).stem}.{'s' if kind == 's' else 'o'}")
+        flags = (*COMMON_FLAGS, "-fPIC", *unit.flags, *threads)
+        rest = ["-S" if kind == "s" else "-c", "-o", made[-1], file]
+        _compile(folder, {file: unit.text}, flags, rest, compiler, timeout, made[-1])
+    if kind in ("a", "so") or len(made) > 1:
+        whole = f"whole.{kind}"
+        joined = {
+            "o": [*command, "-r", "-nostdlib", "-o", whole, *made],
+            "a": [*_archiver(compiler, folder), "rcsD", whole, *made],
+            "so": [*command, "-shared", "-o", whole, *made, "-lm", *threads],
+        }
+        _invoke(joined[kind], folder, compiler, timeout, whole)
+        made = [whole]
+    return folder / made[0]
 
 
 @contextmanager

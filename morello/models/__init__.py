@@ -6,14 +6,16 @@ from morello.lazy import lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from morello.models.model import CompiledModel, compile_model
+    from morello.models.folder import files_of
+    from morello.models.model import CompiledModel, PlannedModel, compile_model, default_budget, targets_of
     from morello.models.onnx import from_onnx
     from morello.models.pages import ModelGoals
     from morello.models.torch import from_torch
 
 #: The exported names of each module.
 _EXPORTS = {
-    "morello.models.model": ["CompiledModel", "compile_model"],
+    "morello.models.folder": ["files_of"],
+    "morello.models.model": ["CompiledModel", "PlannedModel", "compile_model", "default_budget", "targets_of"],
     "morello.models.onnx": ["from_onnx"],
     "morello.models.pages": ["ModelGoals"],
     "morello.models.torch": ["from_torch"],

@@ -12,6 +12,11 @@ T = TypeVar("T")
 ALIGNMENT = 64
 
 
+def rounded(size: int) -> int:
+    """Return a number of bytes, rounded up to the alignment."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 @attrs.frozen
 class Arena:
     """The start of each buffer, the bytes of all, and the most bytes that are alive at once: no arena is smaller."""
@@ -26,7 +31,7 @@ def placed(sizes: Mapping[T, int], lives: Mapping[T, tuple[int, int]]) -> Arena:
 
     Larger buffers are placed first, each at the lowest free start; the orders by lifetime and by birth are tried, too.
     """
-    padded = {one: -(-size // ALIGNMENT) * ALIGNMENT for one, size in sizes.items()}
+    padded = {one: rounded(size) for one, size in sizes.items()}
     calls = {call for life in lives.values() for call in life}
     alive = (sum(padded[one] for one, (first, last) in lives.items() if first <= call <= last) for call in calls)
     least = max(alive, default=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from math import prod
 from typing import Any, TypeAlias
 
 import attrs
@@ -11,6 +12,7 @@ import numpy as np
 
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Value
+from morello.run.arrays import convert, random_values
 
 
 @attrs.frozen
@@ -21,6 +23,17 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: DType
     value: np.ndarray | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Return the number of values."""
+        return prod(self.shape)
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        """Return ordinary values; those of integers are small, as they may be indices."""
+        if self.dtype.is_float:
+            return random_values(rng, self.shape, self.dtype)
+        return convert(rng.integers(0, 2, self.shape), self.dtype)
 
 
 @attrs.frozen
@@ -36,7 +49,7 @@ class Node:
     op: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    parameters: Mapping[str, Value] = attrs.field(factory=dict[str, Value])
+    parameters: Mapping[str, Value] = attrs.field(factory=dict[str, Value], converter=dict[str, Value])
     groups: int = 1
 
     def __str__(self) -> str:

@@ -4,89 +4,239 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
-import tempfile
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
-from morello.api.library import make_library
-from morello.build.library import build_file
+from morello.api.goals import Goal
+from morello.api.pipeline import parse
+from morello.build.library import build_units
 from morello.build.toolchain import find_compiler
-from morello.codegen.library import CFile
-from morello.db.default import DatabaseLike
-from morello.errors import ArgumentError
-from morello.models.graph import Graph
+from morello.db.default import DatabaseLike, database
+from morello.errors import ArgumentError, MorelloError
+from morello.kernels.target import Target
+from morello.models.graph import Graph, Tensor
+from morello.models.naming import c_name, check_model_name
 from morello.models.onnx import from_onnx
 from morello.models.passes import simplified
-from morello.models.plan import plan_of
-from morello.models.program import ModelProgram
-from morello.models.solve import EXPANSIONS, goals_of, solved
+from morello.models.plan import Plan, plan_of
+from morello.models.program import ModelProgram, Variant
+from morello.models.solve import Progress, goals_of, kernels_of, solved
+from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
-from morello.run.arrays import workspace_bytes
+from morello.run.arrays import in_numpy, workspace_bytes
+from morello.run.dlpack import to_library_of
+from morello.run.runner import is_native
+from morello.search.budget import MODEL_EXPANSIONS, SearchBudget
+from morello.verify.reference import REFERENCE_NAME
 
 
-def c_name(text: str) -> str:
-    """Return a name in C for a model."""
-    name = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_").lower()
-    return name if name and name[0].isalpha() else f"model_{name}"
+@attrs.frozen(eq=False)
+class PlannedModel:
+    """A model before its searches: its `goals` by the text of their Specs, for each target."""
+
+    name: str
+    plan: Plan
+    goals: Mapping[Target, Mapping[str, Goal]]
+
+    @classmethod
+    def of(cls, graph: Graph, targets: Sequence[Target], name: str | None = None) -> PlannedModel:
+        """Return the model of a graph; its names in C begin with `name`. Raises EmitError if C cannot have that."""
+        if name is not None:
+            check_model_name(name)
+        plan, several, name = plan_of(simplified(graph)), len(targets) > 1, name or c_name(graph.name)
+        return cls(name, plan, {one: goals_of(plan, name, one, f"_{one.c_name}" * several) for one in targets})
+
+    @property
+    def kernels(self) -> int:
+        """Return the number of its kernels, for all targets."""
+        return sum(map(len, self.goals.values()))
+
+    def scheduled(self, text: str, filename: str) -> PlannedModel:
+        """Return the model with the schedules of a Spec file for equal Specs. Raises MorelloError if there are none."""
+        found: dict[Target, Mapping[str, Goal]] = {}
+        for target, goals in self.goals.items():
+            given = {one.spec: one for one in parse(text, target=target.full_name, filename=filename).values()}
+            if unknown := [one.name for spec, one in given.items() if spec not in {own.spec for own in goals.values()}]:
+                reason = f"{filename}: no kernel of {self.name} has the Spec {unknown[0]}"
+                raise MorelloError(reason, "begin with the file of `morello import` for this model and these sizes")
+            found[target] = {
+                key: attrs.evolve(one, position=given[one.spec].position) if one.spec in given else one
+                for key, one in goals.items()
+            }
+        return attrs.evolve(self, goals=found)
+
+    def solved(
+        self,
+        db: DatabaseLike = None,
+        budget: SearchBudget | None = None,
+        jobs: int = 1,
+        progress: Progress | None = None,
+    ) -> PlannedModel:
+        """Return the model with the programs that searches find, which share a budget for each target."""
+        store, budget = database(db), budget or default_budget()
+        flat = [one for goals in self.goals.values() for one in goals.values()]
+        budget = attrs.evolve(budget, expansions=budget.expansions and budget.expansions * len(self.goals))
+        made = iter(solved(flat, store, budget, jobs, progress))
+        found = {target: {text: next(made) for text in goals} for target, goals in self.goals.items()}
+        return attrs.evolve(self, goals=found)
+
+    def program(self, cc: str | None = None, *, embed: bool = False) -> ModelProgram:
+        """Return the program of a model that is solved; with `embed`, its C has the weights."""
+        made = [Variant(target, kernels_of(goals, self.plan, cc)) for target, goals in self.goals.items()]
+        return ModelProgram(self.name, self.plan, tuple(made), embed)
 
 
-def program_of(
-    graph: Graph,
-    target: str,
-    db: DatabaseLike = None,
-    expansions: int = EXPANSIONS,
-    jobs: int = 1,
-    cc: str | None = None,
-) -> ModelProgram:
-    """Return the program of a graph of steps for a target."""
-    plan, name = plan_of(graph), c_name(graph.name)
-    goals = goals_of(plan, name, installed().target(target))
-    kernels = dict(zip(goals, solved([*goals.values()], db, expansions, jobs, cc), strict=True))
-    return ModelProgram(name, plan, tuple(kernels[call.written.text] for call in plan.calls))
+def targets_of(names: Sequence[str], profile: ProfileLike | None = None, cpu: str | None = None) -> list[Target]:
+    """Return targets by name; without names, that of this machine's CPU which needs the most of its features."""
+    registry = installed()
+    if not names:
+        usable = [registry.target(one) for one in registry.names if one != REFERENCE_NAME and not registry.reason(one)]
+        native = [one for one in usable if is_native(one.info)]
+        if not native:
+            raise MorelloError("no installed target is for this machine", "name one with --target")
+        names = [max(native, key=lambda one: len(one.info.cpu_features)).name]
+    return [registry.target(one, profile, cpu) for one in names]
+
+
+def default_budget() -> SearchBudget:
+    """Return the budget that the searches of a model share without limits."""
+    return attrs.evolve(SearchBudget.default(), expansions=MODEL_EXPANSIONS)
+
+
+class _Workspace(threading.local):
+    """The workspace of a thread."""
+
+    memory: np.ndarray | None = None
 
 
 class CompiledModel:
-    """A function on arrays, one for each input of the model, that returns the output, or a tuple of them."""
+    """A function on arrays, one for each input of the model, that returns the output, or a tuple of them.
+
+    Inputs may be given by name, and outputs as `out`, an array or a tuple of them, which is then returned. Arrays are
+    of any library, and outputs of that of the first one. Inputs that are not contiguous are copied. Other threads run
+    meanwhile, and may call the same model: each has a workspace of its own. Pickles hold the C: another process builds
+    it again, or takes it from the cache.
+    """
 
     def __init__(self, program: ModelProgram, cc: str | None = None):
-        self.program = program
-        kernels = list({kernel.program.name: kernel for kernel in program.kernels}.values())
-        library = make_library(f"{program.name}_kernels", kernels)
-        compiler = find_compiler(cc, kernels[0].target.info)
-        units = {**library.units, f"{program.name}.c": CFile(program.source, ())}
-        headers = {f"{program.name}_kernels.h": library.header, f"{program.name}.h": program.header}
-        data = build_file("so", units, headers, compiler)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"{program.name}.so")
-            path.write_bytes(data)
-            self._run = getattr(ctypes.CDLL(os.fspath(path)), f"{program.name}_run")
-        self._weights = workspace_bytes(len(program.weights))
-        self._weights[:] = np.frombuffer(program.weights, np.uint8)
-        self._workspace = workspace_bytes(program.workspace)
+        self.program, self._cc = program, cc
+        self._workspace = _Workspace()
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.program, self._cc)
+
+    def __repr__(self) -> str:
+        return f"<CompiledModel {self.program.summary}>"
+
+    @cached_property
+    def _run(self) -> Callable[..., int]:
+        program = self.program
+        compiler = find_compiler(self._cc, program.variants[0].target.info)
+        path = build_units(program.units, {f"{program.name}.h": program.header}, compiler)
+        return getattr(ctypes.CDLL(os.fspath(path)), f"{program.name}_run")
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        given = self.program.weights
+        memory = workspace_bytes(len(given))
+        memory[:] = np.frombuffer(given, np.uint8)
+        return memory
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         graph = self.program.plan.graph
-        names = graph.inputs
-        if len(arrays) != len(names):
-            raise ArgumentError(f"the model takes {len(names)} arrays, not {len(arrays)}", f"pass {', '.join(names)}")
-        given = [
-            np.ascontiguousarray(one, graph.tensors[name].dtype.numpy) for one, name in zip(arrays, names, strict=True)
-        ]
-        for one, name in zip(given, names, strict=True):
-            if one.shape != (shape := graph.tensors[name].shape):
-                raise ArgumentError(
-                    f"{name}: expected shape {shape}, got {one.shape}", "build the model for these sizes"
-                )
-        tensors = [graph.tensors[name] for name in graph.outputs]
-        made = [np.empty(one.shape, one.dtype.numpy) for one in tensors]
-        inputs = (ctypes.c_void_p * (1 + len(given)))(self._weights.ctypes.data, *(one.ctypes.data for one in given))
-        outputs = (ctypes.c_void_p * len(made))(*(one.ctypes.data for one in made))
-        self._run(inputs, outputs, ctypes.c_void_p(self._workspace.ctypes.data))
+        given = self._in_order(arrays, named)
+        inputs = [_fitted(graph.tensors[name], one) for name, one in zip(graph.inputs, given, strict=True)]
+        outputs = self._outputs(out, inputs)
+        self._call(inputs, outputs)
+        if out is not None:
+            return out
+        export = to_library_of(given[0]) if given else None
+        made = [export(one) for one in outputs] if export else outputs
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _call(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        if self._workspace.memory is None:
+            self._workspace.memory = workspace_bytes(self.program.workspace)
+        given = [self._weights, *inputs]
+        # ctypes releases the GIL during the call.
+        self._run(
+            (ctypes.c_void_p * len(given))(*(one.ctypes.data for one in given)),
+            (ctypes.c_void_p * len(outputs))(*(one.ctypes.data for one in outputs)),
+            ctypes.c_void_p(self._workspace.memory.ctypes.data),
+        )
+
+    def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs of a call in the model's order; names in C stand for those of the model, too."""
+        names, fields = self.program.plan.graph.inputs, self.program.fields
+        found = dict(zip(names, arrays, strict=False))
+        by_field = {fields[name]: name for name in names}
+        for name, one in named.items():
+            own = name if name in names else by_field.get(name)
+            if own is None or own in found:
+                reason = f"there is no input {name}" if own is None else f"two arrays for the input {name}"
+                raise ArgumentError(reason, f"the inputs are {', '.join(names)}")
+            found[own] = one
+        if len(found) != len(names) or len(arrays) > len(names):
+            count = len(arrays) + len(named)
+            raise ArgumentError(f"the model takes {len(names)} arrays, not {count}", f"pass {', '.join(names)}")
+        return [found[name] for name in names]
+
+    def _outputs(self, out: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the arrays for the outputs, which are new unless the caller gives them."""
+        graph = self.program.plan.graph
+        tensors = [graph.tensors[name] for name in graph.outputs]
+        if out is None:
+            return [np.empty(one.shape, one.dtype.numpy) for one in tensors]
+        given = [*out] if isinstance(out, tuple) else [out]
+        if len(given) != len(tensors):
+            raise ArgumentError(f"the model has {len(tensors)} outputs, not {len(given)}", "pass a tuple of them")
+        made = [_fitted(tensor, one, writes=True) for tensor, one in zip(tensors, given, strict=True)]
+        for number, one in enumerate(made):
+            if any(np.may_share_memory(one, other) for other in (*inputs, *made[:number])):
+                raise ArgumentError(f"{tensors[number].name}: overlaps another array", "pass an array of its own")
+        return made
+
+    def bench(self, seconds: float = 0.3) -> float:
+        """Return the median seconds of a call on random inputs, of those within that time, at least three."""
+        graph, rng = self.program.plan.graph, np.random.default_rng(0)
+        inputs = [graph.tensors[name].random(rng) for name in graph.inputs]
+        outputs = self._outputs(None, inputs)
+        times = list[float]()
+        self._call(inputs, outputs)
+        while len(times) < 3 or sum(times) < seconds:
+            start = time.perf_counter()
+            self._call(inputs, outputs)
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+
+def _fitted(tensor: Tensor, array: Any, *, writes: bool = False) -> np.ndarray:
+    """Return a contiguous array of numpy for a tensor, on the same memory if it `writes`. Raises ArgumentError."""
+    try:
+        found = in_numpy(array)
+    except ArgumentError as error:
+        raise ArgumentError(f"{tensor.name}: {error.message}", error.hint) from error
+    if found is None:
+        raise ArgumentError(f"{tensor.name}: expected an array, got {type(array).__name__}", "use numpy.asarray(...)")
+    dtype = tensor.dtype.numpy
+    if tensor.dtype.takes_bits(found.dtype):
+        found = found.view(dtype)
+    if found.dtype != dtype:
+        hint = f"convert it: array.astype({dtype.name!r})"
+        raise ArgumentError(f"{tensor.name}: expected values of {dtype}, got {found.dtype}", hint)
+    if found.shape != tensor.shape:
+        hint = "build the model for these sizes"
+        raise ArgumentError(f"{tensor.name}: expected shape {tensor.shape}, got {found.shape}", hint)
+    if writes and not (found.flags.c_contiguous and found.flags.writeable):
+        raise ArgumentError(f"{tensor.name}: expected a contiguous, writable array", "pass a new one: numpy.empty(...)")
+    return np.ascontiguousarray(found).reshape(tensor.shape)
 
 
 def compile_model(
@@ -95,10 +245,17 @@ def compile_model(
     dims: Mapping[str, int] | None = None,
     target: str = "x86_avx2",
     db: DatabaseLike = None,
-    expansions: int = EXPANSIONS,
+    expansions: int = MODEL_EXPANSIONS,
     jobs: int = 1,
     cc: str | None = None,
 ) -> CompiledModel:
-    """Return a model, the path of an ONNX file or a graph, as a function on arrays."""
-    graph = model if isinstance(model, Graph) else from_onnx(model, dims)
-    return CompiledModel(program_of(simplified(graph), target, db, expansions, jobs, cc), cc)
+    """Return a model, the path of an ONNX file or a graph, as a function on arrays.
+
+    `dims` are the sizes of named dimensions. Up to `jobs` searches at once share `expansions`, by the work of their
+    kernels. Raises MorelloError for a model that is not supported, and ToolchainError without a C compiler.
+    """
+    find_compiler(cc, (chosen := installed().target(target)).info)  # fail before the search
+    graph = model if isinstance(model, Graph) else from_onnx(Path(model), dims)
+    planned = PlannedModel.of(graph, [chosen])
+    budget = attrs.evolve(default_budget(), expansions=expansions)
+    return CompiledModel(planned.solved(db, budget, jobs).program(cc), cc)

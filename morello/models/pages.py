@@ -10,7 +10,7 @@ import attrs
 
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.models.model import c_name
+from morello.models.naming import c_name
 from morello.models.onnx import from_onnx
 from morello.models.passes import simplified
 from morello.models.places import Buffer

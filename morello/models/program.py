@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import attrs
-import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from morello.api.kernel import Kernel
 from morello.codegen.interface import header
-from morello.codegen.reserved import spelled
+from morello.codegen.library import CFile
+from morello.codegen.reserved import hides, spelled
+from morello.errors import EmitError
 from morello.ir.program import Parameter
-from morello.models.arena import ALIGNMENT, Arena, placed
+from morello.kernels.target import Target
+from morello.models.arena import ALIGNMENT, Arena, placed, rounded
 from morello.models.places import Buffer, Image, Place
 from morello.models.plan import Call, Plan
-from morello.run.arrays import form_of, pack
+from morello.models.weights import Weights, weights_of
+from morello.run.arrays import form_of
 
 _BORDER = """\
 /* Clears the border of images, `outer` times rows of `columns` pixels of `pixel` bytes. */
@@ -33,19 +35,62 @@ static void border(char *at, size_t outer, size_t rows, size_t columns, size_t p
     }
 }
 """
+_CHOICE = """\
+/* Returns the number of the program that this CPU runs, from 1; 0 if it runs none. */
+static int choice(void) {{
+    static int found = -1;
+    int chosen = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (chosen < 0) {{
+        chosen = {choice};
+        __atomic_store_n(&found, chosen, __ATOMIC_RELAXED);
+    }}
+    return chosen;
+}}
+"""
 
 
-def _up(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+@attrs.frozen(eq=False)
+class Variant:
+    """The kernels of a plan's calls for a target."""
+
+    target: Target
+    kernels: tuple[Kernel, ...]
 
 
 @attrs.frozen(eq=False)
 class ModelProgram:
-    """The program of a model: `kernels` are those of the plan's calls."""
+    """The program of a model, whose function chooses among `variants` by the CPU. With `embed`, C has the weights."""
 
     name: str
     plan: Plan
-    kernels: tuple[Kernel, ...]
+    variants: tuple[Variant, ...]
+    embed: bool = False
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels of the plan's calls, for the most demanding target."""
+        return self._ordered[0].kernels
+
+    @property
+    def all_kernels(self) -> tuple[Kernel, ...]:
+        """Return each kernel once, for all targets."""
+        return tuple({one.program.name: one for each in self.variants for one in each.kernels}.values())
+
+    @property
+    def summary(self) -> str:
+        """Return its name, targets, and the numbers of calls, kernels and bytes."""
+        proven = sum(one.low >= one.cost for one in self.all_kernels)
+        targets = ", ".join(one.target.full_name for one in self.variants)
+        calls = f"{len(self.plan.calls)} calls of {len(self.all_kernels)} kernels, {proven} proven optimal"
+        sizes = f"workspace {self.workspace / 2**20:.1f} MiB, weights {len(self.weights) / 2**20:.1f} MiB"
+        return f"{self.name} for {targets}: {calls}; {sizes}"
+
+    @cached_property
+    def _ordered(self) -> list[Variant]:
+        def demands(one: Variant) -> tuple[int, int]:
+            return len(one.target.info.cpu_features), len(one.target.features)
+
+        return sorted(self.variants, key=demands, reverse=True)
 
     @cached_property
     def arena(self) -> Arena:
@@ -56,43 +101,24 @@ class ModelProgram:
     @cached_property
     def workspace(self) -> int:
         """Return the bytes of the workspace: the arena, then that of the kernels."""
-        return _up(self.arena.size) + max((_up(kernel.program.workspace) for kernel in self.kernels), default=0)
+        return rounded(self.arena.size) + max((rounded(one.program.workspace) for one in self.all_kernels), default=0)
 
     @cached_property
-    def _weights(self) -> tuple[Mapping[tuple[object, ...], int], bytes]:
-        starts: dict[tuple[object, ...], int] = {}
-        parts: list[bytes] = []
-        size = 0
-        for call, kernel in zip(self.plan.calls, self.kernels, strict=True):
-            for place, one in zip(call.written.places, kernel.program.parameters, strict=True):
-                key = _key(place, one)
-                if place.buffer.kind != "constant" or key in starts:
-                    continue
-                value = self.plan.graph.tensors[place.buffer.name].value
-                assert value is not None
-                flat = np.ascontiguousarray(value).reshape(-1)
-                if one.pack:
-                    width = flat.itemsize
-                    array = as_strided(flat[place.start :], place.shape, [width * each for each in place.strides])
-                    flat = pack(np.ascontiguousarray(array), one.tensor)
-                data = flat.tobytes()
-                starts[key] = size
-                parts += [data, bytes(_up(len(data)) - len(data))]
-                size += _up(len(data))
-        return starts, b"".join(parts)
+    def _weights(self) -> Weights:
+        return weights_of(self.plan, [one.kernels for one in self._ordered])
 
     @property
     def weights(self) -> bytes:
         """Return all constants, packed as their kernels take them."""
-        return self._weights[1]
+        return self._weights.data
 
-    @property
+    @cached_property
     def fields(self) -> Mapping[str, str]:
         """Return the names in C of the model's inputs and outputs."""
         found: dict[str, str] = {}
         for name in (*self.plan.graph.inputs, *self.plan.graph.outputs):
-            plain = spelled(re.sub(r"\W", "_", name, flags=re.ASCII).lstrip("_") or "tensor")
-            plain = f"t{plain}" if plain[0].isdigit() else plain
+            plain = re.sub(r"\W", "_", spelled(name), flags=re.ASCII).lstrip("_") or "tensor"
+            plain = f"t{plain}" if plain[0].isdigit() or hides(plain) else plain
             number, unique = 1, plain
             while unique in found.values() or unique == "weights":
                 number, unique = number + 1, f"{plain}_{number}"
@@ -112,12 +138,16 @@ class ModelProgram:
                 for one in tensors
             )
 
+        weights = "" if self.embed else "    const void *weights;\n"
+        about = "" if self.embed else f", and the bytes of {name}.bin, which start at a multiple of {ALIGNMENT}"
+        fault = " or 1 if it has no code for this CPU," if len(self.variants) > 1 else ""
         declarations = (
-            f"/* The inputs, and the bytes of {name}.bin, which start at a multiple of {ALIGNMENT}. */\n"
-            f"struct {name}_inputs {{\n    const void *weights;\n{rows(graph.inputs, 'const ')}}};\n\n"
+            f"/* The inputs{about}. */\n"
+            f"struct {name}_inputs {{\n{weights}{rows(graph.inputs, 'const ')}}};\n\n"
             f"struct {name}_outputs {{\n{rows(graph.outputs, '')}}};\n\n"
-            f"/* Runs the model; returns 0. The workspace has {name.upper()}_WORKSPACE bytes and starts at a multiple\n"
-            f"   of {ALIGNMENT}; calls at the same time need one each. */\n"
+            f"/* Runs the model; returns 0,{fault} and allocates no memory. The workspace has\n"
+            f"   {name.upper()}_WORKSPACE bytes and starts at a multiple of {ALIGNMENT}.\n"
+            "   Calls at the same time need one each. */\n"
             f"int {name}_run(const struct {name}_inputs *inputs, struct {name}_outputs *outputs, void *workspace);\n"
         )
         sizes = {"WORKSPACE": self.workspace, "WEIGHTS": len(self.weights)}
@@ -125,26 +155,63 @@ class ModelProgram:
         return header(f"MORELLO_MODEL_{name.upper()}_H", f"The model {name}, made by Morello.", declarations, defined)
 
     @cached_property
+    def units(self) -> Mapping[str, CFile]:
+        """Return the C files by name: one for each kernel, and that of the model."""
+        kernels = {f"{one.program.name}.c": CFile(one.program.source, one.program.flags) for one in self.all_kernels}
+        return {**kernels, f"{self.name}.c": CFile(self.source, ())}
+
+    @cached_property
     def source(self) -> str:
         """Return the C of the function that runs the model."""
-        name, plan = self.name, self.plan
-        programs = dict.fromkeys(kernel.program for kernel in self.kernels)
-        declared = "".join(f"{one.prototype};\n" for one in programs)
+        name, several = self.name, len(self.variants) > 1
+        declared = "".join(f"{one.program.prototype};\n" for one in self.all_kernels)
+        parts = [f"/* The model {name}, made by Morello. */", f'#include "{name}.h"\n#include <string.h>\n', declared]
         given = f"const struct {name}_inputs *inputs, struct {name}_outputs *outputs, void *workspace"
-        lines = [f"int {name}_run({given}) {{"]
-        lines += ["    char *const arena = workspace;", "    const char *const weights = inputs->weights;"]
+        if self.embed:
+            parts.append(f"extern const unsigned char {name}_weights[{name.upper()}_WEIGHTS];\n")
+        bodies = [
+            f"static void run{f'_{one.target.c_name}' * several}({given}) {{\n{self._body(one)}}}\n"
+            for one in self._ordered
+        ]
+        parts += [_BORDER] if any("    border(" in one for one in bodies) else []
+        parts += bodies
+        if several:
+            parts.append(self._choice())
+            cases = "".join(
+                f"    case {number}:\n        run_{one.target.c_name}(inputs, outputs, workspace);\n        return 0;\n"
+                for number, one in enumerate(self._ordered, 1)
+            )
+            calls = f"    switch (choice()) {{\n{cases}    default:\n        return 1;\n    }}\n"
+        else:
+            calls = "    run(inputs, outputs, workspace);\n    return 0;\n"
+        return "\n".join([*parts, f"int {name}_run({given}) {{\n{calls}}}\n"])
+
+    def _choice(self) -> str:
+        """Return the function that chooses among the targets."""
+        tests: list[str] = []
+        for number, one in enumerate(self._ordered, 1):
+            needed: dict[str, None] = {}
+            for kernel in one.kernels:
+                if kernel.program.cpu_tests is None:
+                    reason = f"{one.target.full_name} has no test in C for the CPU features of {kernel.program.name}"
+                    raise EmitError(reason, "build the model for one target")
+                needed |= dict.fromkeys(kernel.program.cpu_tests)
+            tests.append(f"{' && '.join(needed) or '1'} ? {number}")
+        return _CHOICE.format(choice="\n            : ".join([*tests, "0"]))
+
+    def _body(self, variant: Variant) -> str:
+        """Return the statements that run the model on a target."""
+        weights = f"(const char *){self.name}_weights" if self.embed else "inputs->weights"
+        lines = ["    char *const arena = workspace;", f"    const char *const weights = {weights};"]
         births: dict[int, list[Buffer]] = {}
-        for buffer, (first, _) in plan.buffers.items():
+        for buffer, (first, _) in self.plan.buffers.items():
             births.setdefault(first, []).append(buffer)
-        for number, (call, kernel) in enumerate(zip(plan.calls, self.kernels, strict=True)):
+        for number, (call, kernel) in enumerate(zip(self.plan.calls, variant.kernels, strict=True)):
             lines += [self._border(buffer) for buffer in births.get(number, ()) if _bordered(buffer.image)]
             lines.append(self._call(call, kernel))
-        used = "    (void)arena;\n    (void)weights;\n"
-        body = "\n".join(lines)
-        border = _BORDER if "    border(" in body else ""
-        include = f'#include "{name}.h"\n#include <string.h>\n'
-        head = f"/* The model {name}, made by Morello. */\n{include}\n{declared}\n{border}"
-        return f"{head}\n{body}\n{used}    return 0;\n}}\n"
+        # Models of few inputs and constants use none of some.
+        lines += [f"    (void){one};" for one in ("arena", "weights", "inputs", "outputs")]
+        return "\n".join([*lines, ""])
 
     def _border(self, buffer: Buffer) -> str:
         image = buffer.image
@@ -158,15 +225,15 @@ class ModelProgram:
         program = kernel.program
         given: list[str] = []
         for place, one in zip(call.written.places, program.parameters, strict=True):
-            given.append(self._pointer(place, one))
+            given.append(self._pointer(place, one, kernel))
             form = form_of(one.tensor)
             given += [str(place.strides[axis]) for axis in form.order[: form.free]] if one.strides else []
         if program.workspace:
-            given.append(f"arena + {_up(self.arena.size)}")
+            given.append(f"arena + {rounded(self.arena.size)}")
         about = _comment(f"{call.step.name}: {call.step}")
         return f"    /* {about} */\n    {program.name}({', '.join(given)});"
 
-    def _pointer(self, place: Place, one: Parameter) -> str:
+    def _pointer(self, place: Place, one: Parameter, kernel: Kernel) -> str:
         buffer, fields = place.buffer, self.fields
         const = "" if one.writes else "const "
         kind = f"({const}{one.tensor.state.dtype.c_name} *)"
@@ -174,14 +241,8 @@ class ModelProgram:
             start = f" + {place.start}" * (place.start != 0)
             return f"{buffer.kind}s->{fields[buffer.name]}{start}"
         if buffer.kind == "constant":
-            start = self._weights[0][_key(place, one)] + (0 if one.pack else place.start * buffer.dtype.bytes)
-            return f"{kind}(weights + {start})"
+            return f"{kind}(weights + {self._weights.start(place, one, kernel)})"
         return f"{kind}(arena + {self.arena.starts[buffer] + place.start * buffer.dtype.bytes})"
-
-
-def _key(place: Place, one: Parameter) -> tuple[object, ...]:
-    """Return what determines the bytes of a constant."""
-    return (place.buffer.name, *((place.start, place.shape, place.strides, one.tensor) if one.pack else ()))
 
 
 def _bordered(image: Image | None) -> bool:

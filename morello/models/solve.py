@@ -1,48 +1,98 @@
-"""Kernels of a plan: each distinct Spec is solved once."""
+"""Kernels of a plan: each distinct Spec is solved once, by its share of the budget of all."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from morello.api.goals import Goal
 from morello.api.kernel import Kernel
-from morello.api.pipeline import goal_from, kernel_of
-from morello.db.default import DatabaseLike, database
+from morello.api.parallel import synthesize_all
+from morello.api.pipeline import goal_from
+from morello.db.store import SpecStore
+from morello.ir.impl import leaves
 from morello.kernels.target import Target
 from morello.models.plan import Plan
+from morello.rewrites.pack import packed
+from morello.schedule import Position
 from morello.search.budget import SearchBudget
 
-#: The expansions that the searches of a model share by default.
-EXPANSIONS = 12_000_000
-#: The fewest expansions of a search.
-_LEAST = 400_000
+#: The fewest expansions and seconds of a search, unless all have less.
+_LEAST, _LEAST_SECONDS = 400_000, 1.0
+#: Called with the number of goals that are done, and the share of the work that is.
+Progress = Callable[[int, float], object]
 
 
-def goals_of(plan: Plan, name: str, target: Target) -> Mapping[str, Goal]:
-    """Return the goals of the distinct Specs of a plan, by text, in the order of their first calls."""
+def goals_of(plan: Plan, name: str, target: Target, suffix: str = "") -> Mapping[str, Goal]:
+    """Return the goals of the distinct Specs of a plan, by text, in the order of their first calls.
+
+    Their names are those of the kernels in C: they begin with `name` and end in `suffix`.
+    """
     found: dict[str, Goal] = {}
     for call in plan.calls:
         text = call.written.text
         if text not in found:
             stem = "_".join(re.sub(r"\W", "", node.op.lower(), flags=re.ASCII) for node in call.step.nodes[:3])
             made = goal_from(text, target)
-            found[text] = attrs.evolve(made, name=f"{name}_{len(found)}_{stem}")
+            found[text] = attrs.evolve(made, name=f"{name}_{len(found)}_{stem}{suffix}")
     return found
 
 
-def solved(
-    goals: Sequence[Goal], db: DatabaseLike = None, expansions: int = EXPANSIONS, jobs: int = 1, cc: str | None = None
-) -> list[Kernel]:
-    """Return the kernels of goals, whose searches share `expansions`, each by its share of the work."""
-    store = database(db)
+def work_of(goals: Sequence[Goal]) -> list[float]:
+    """Return the share of each goal in the floating-point operations of all."""
     work = [one.spec.logical.flops for one in goals]
-    total = sum(work) or 1
-    made = []
-    for one, each in zip(goals, work, strict=True):
-        share = max(_LEAST, int(expansions * each / total))
-        budget = attrs.evolve(SearchBudget.default(), expansions=share)
-        made.append(one.synthesize(store or False, None, budget))
-    return [kernel_of(one, cc) for one in made]
+    return [each / (sum(work) or 1) for each in work]
+
+
+def budgets(goals: Sequence[Goal], whole: SearchBudget) -> list[SearchBudget]:
+    """Return the budget of each goal: its share of the expansions and seconds of the `whole`, by its work."""
+
+    made: list[SearchBudget] = []
+    for work in work_of(goals):
+        expansions, seconds = whole.expansions, whole.seconds
+        if expansions is not None:
+            expansions = min(expansions, max(_LEAST, int(expansions * work)))
+        if seconds is not None:
+            seconds = min(seconds, max(_LEAST_SECONDS, seconds * work))
+        made.append(attrs.evolve(whole, expansions=expansions, seconds=seconds))
+    return made
+
+
+def solved(
+    goals: Sequence[Goal], store: SpecStore | None, whole: SearchBudget, jobs: int = 1, progress: Progress | None = None
+) -> list[Goal]:
+    """Return the goals with programs, for which up to `jobs` searches at once share a budget.
+
+    Goals that a schedule completed are not searched. The store keeps what is solved until Ctrl-C.
+    """
+    searched = [at for at, one in enumerate(goals) if next(leaves(one.impl), None)]
+    found, work = dict(enumerate(goals)), work_of(goals)
+    left = {*searched}
+
+    def done(number: int, made: Goal) -> None:
+        at = searched[number]
+        found[at] = made
+        left.discard(at)
+        if progress:
+            progress(len(goals) - len(left), 1 - sum(work[each] for each in left))
+
+    given = [goals[at] for at in searched]
+    if given:
+        shares = budgets(goals, whole)
+        synthesize_all(given, store, [shares[at] for at in searched], jobs, done)
+    return [found[at] for at in range(len(goals))]
+
+
+def kernel_of(goal: Goal, cc: str | None = None) -> Kernel:
+    """Return the kernel of a finished goal, which takes constants packed: its C has no functions that pack them."""
+    impl = packed(goal.impl)
+    bare = attrs.evolve(goal, spec=impl.spec, position=Position(impl), packs_found={})
+    return Kernel(goal, bare.program, cc)
+
+
+def kernels_of(goals: Mapping[str, Goal], plan: Plan, cc: str | None = None) -> tuple[Kernel, ...]:
+    """Return the kernels of a plan's calls for finished goals by the text of their Specs."""
+    kernels = {text: kernel_of(one, cc) for text, one in goals.items()}
+    return tuple(kernels[call.written.text] for call in plan.calls)

@@ -1,0 +1,151 @@
+"""Options of commands on models, and the searches for their kernels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import click
+
+from morello import api, models
+from morello.cli.common import (
+    PATH,
+    FiniteRange,
+    as_group,
+    cc_option,
+    closed_at_end,
+    complete_targets,
+    cpu_option,
+    dims_option,
+    jobs_option,
+    memory_option,
+    profile_option,
+)
+from morello.progress import ModelDisplay
+
+Command = Callable[..., None]
+
+
+@attrs.frozen
+class _ModelOptions:
+    """The options that choose a model and its targets."""
+
+    model: str
+    dims: Mapping[str, int]
+    target: tuple[str, ...]
+    profile: str | None
+    cpu: str | None
+
+    def planned(self, name: str | None) -> models.PlannedModel:
+        """Return the model before its searches. Raises MorelloError."""
+        if len({*self.target}) < len(self.target):
+            raise click.UsageError(f"--target {' --target '.join(self.target)}: name each once")
+        targets = models.targets_of(self.target, self.profile, self.cpu)
+        return models.PlannedModel.of(models.from_onnx(self.model, self.dims), targets, name)
+
+
+@attrs.frozen
+class ModelSearch:
+    """Options of the searches for a model's kernels: the database, the budget that they share, how many at once."""
+
+    db: api.SpecStore | None
+    budget: api.SearchBudget
+    jobs: int
+    cc: str | None
+
+    def solved(self, planned: models.PlannedModel) -> models.PlannedModel:
+        """Return the model with programs, with progress on stderr. Raises MorelloError."""
+        with ModelDisplay(planned.name, planned.kernels, self.db.name if self.db else None) as display:
+            return planned.solved(self.db or False, self.budget, self.jobs, display)
+
+
+@attrs.frozen
+class _SearchOptions:
+    """The options of `ModelSearch`."""
+
+    db: str | None
+    no_db: bool
+    time_limit: float | None
+    effort: int | None
+    prove: bool
+    memory: int
+    jobs: int | None
+    cc: str | None
+
+    def search(self) -> ModelSearch:
+        if self.db and self.no_db:
+            raise click.UsageError("--db and --no-db exclude each other")
+        if self.prove and (self.time_limit or self.effort):
+            raise click.UsageError("--prove and limits of the search exclude each other")
+        budget = attrs.evolve(models.default_budget(), memory=self.memory)
+        if self.prove or self.time_limit or self.effort:
+            budget = api.SearchBudget(self.time_limit, expansions=self.effort, memory=self.memory)
+        store = None if self.no_db else api.open_store(self.db) if self.db else api.database(None)
+        return ModelSearch(store and closed_at_end(store), budget, self.jobs or 1, self.cc)
+
+
+_MODEL_OPTIONS = (
+    click.argument("model", metavar="MODEL", type=PATH),
+    dims_option,
+    click.option(
+        "--target",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=complete_targets,
+        help="Compile for this target; several make a program that chooses among them when it runs.  [default: that "
+        "with the most features of this CPU]",
+    ),
+    profile_option,
+    cpu_option,
+    as_group(_ModelOptions, "chosen"),
+)
+_SEARCH_OPTIONS = (
+    click.option(
+        "--db",
+        metavar="PATH",
+        type=PATH,
+        help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
+        "MORELLO_DB, else a file in the user's cache directory.",
+    ),
+    click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off."),
+    click.option(
+        "--time-limit",
+        metavar="SECONDS",
+        type=FiniteRange(min=0, min_open=True),
+        help="The time of all searches of a target together, each a second at least.",
+    ),
+    click.option(
+        "--effort",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="The expanded Specs of all searches of a target together, which each kernel gets by its share of the "
+        f"work; by default {api.MODEL_EXPANSIONS:,}, unless the database has programs.",
+    ),
+    click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."),
+    memory_option("End searches when the processes take this much memory, such as 4GiB, with the best programs."),
+    jobs_option("Search for up to N kernels at once, in processes that share the memory of --memory."),
+    cc_option,
+    as_group(_SearchOptions, "options"),
+)
+
+
+def with_model(command: Command) -> Command:
+    """Add MODEL and its options; the command is called with `planned`, a function of the model's name in C."""
+
+    @functools.wraps(command)
+    def wrapped(chosen: _ModelOptions, **options: Any) -> None:
+        command(planned=chosen.planned, **options)
+
+    return functools.reduce(lambda made, add: add(made), reversed(_MODEL_OPTIONS), wrapped)
+
+
+def with_model_search(command: Command) -> Command:
+    """Add the options of searches; the command is called with `search`, a ModelSearch."""
+
+    @functools.wraps(command)
+    def wrapped(options: _SearchOptions, **more: Any) -> None:
+        command(search=options.search(), **more)
+
+    return functools.reduce(lambda made, add: add(made), reversed(_SEARCH_OPTIONS), wrapped)
