@@ -208,6 +208,8 @@ def _translated(model: ModelProto, name: str, place: str) -> Graph:
             _version(model),
         )
         builder.source = source.name
+        if not any(source.outputs):
+            continue
         try:
             _translate(builder, source)
         except Unsupported as error:

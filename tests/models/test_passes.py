@@ -124,3 +124,18 @@ CENTRED = "m = ReduceMean<axes = [-1]>(x) d = Sub(x, m) s = Pow(d, two) v = Redu
 )
 def test_norms_that_are_spelled_out(words, body):
     assert passed(graph_with(OF_NORM + body)) == words
+
+
+def test_products_of_one_tensor():
+    given = "".join(constants(**{name: np.random.default_rng(ord(name)).random(32).tolist()}) for name in "abc")
+    shapes = "s = Constant<value = int64[2] {8, 4}>() t = Constant<value = int64[4] {2, 3, 2, 2}>()"
+    weights = "".join(f"w{name} = Reshape({name}, s)\n" for name in "abc")
+    products = "q = MatMul(x, wa) k = MatMul(x, wb) v = MatMul(x, wc) qb = Add(q, d) kb = Add(e, k)\n"
+    heads = "".join(f"{name}h = Reshape({name}, t)\n" for name in ("qb", "kb", "v"))
+    body = given + constants(d=range(4), e=range(4, 8)) + shapes + weights + products + heads
+    heads_y = body + "r = Mul(qbh, kbh) y = Add(r, vh)"
+    assert passed(graph_with(heads_y, outputs="float[2, 3, 2, 2] y")) == ["Matmul", "Add", "Mul", "Add"]
+    # Each of these is computed with the function after it.
+    apart = body + "r = Relu(qb) u = Tanh(kb) y = Mul(r, u)"
+    ops = passed(graph_with(apart, outputs="float[2, 3, 4] y"))
+    assert ops == ["Matmul", "Matmul", "Add", "Add", "Relu", "Tanh", "Mul"]
