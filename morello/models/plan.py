@@ -336,15 +336,26 @@ def _channels_last(graph: Graph) -> set[str]:
 
 
 def _results(graph: Graph, parts: Collection[str]) -> dict[str, View]:
-    """Return the tensors that are computed in a view of them, an output of the model or part of a Concat: that view."""
+    """Return the tensors that are computed in a view of them, with that view.
+
+    It is an output of the model, a part of a Concat, or one like that of the heads of attention, which are transposed
+    and then reshaped to rows.
+    """
     found: dict[str, View] = {}
-    for name in (*graph.outputs, *parts):
+    reshaped = [one.output for one in graph.parts if isinstance(one, View) and one.kind == "reshape"]
+    rows = [name for name in reshaped if _is_transposed(graph, graph.makers[name].inputs[0])]
+    for name in (*graph.outputs, *parts, *rows):
         while isinstance(view := graph.makers.get(name), View) and view.kind in ("reshape", "transpose"):
             name = view.source
             if name in (*graph.outputs, *found, *parts) or name not in graph.makers:
                 break
             found[name] = view
     return found
+
+
+def _is_transposed(graph: Graph, name: str) -> bool:
+    view = graph.makers.get(name)
+    return isinstance(view, View) and view.kind == "transpose"
 
 
 def _parts_of_concats(graph: Graph) -> dict[str, tuple[str, int]]:
