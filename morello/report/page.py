@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
@@ -91,25 +91,34 @@ def tree_rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
         yield from tree_rows(child, level + 1)
 
 
-def lines_of(rows: Sequence[TreeRow], source: str) -> list[list[int]]:
+def lines_of(rows: Sequence[TreeRow], program: Program) -> list[list[int]]:
     """Return the lines of C, from 1, of each node and the nodes below, found by the emitter's comments.
 
-    Nodes with the same Spec and step share their lines. Those without a comment, such as unrolled copies, have the
-    lines of the node above.
+    Nodes with the same Spec and step have as many comments each, in the order of the tree. They share their lines where
+    one function is printed for all, and in parallel programs, whose functions have another order. Those without a
+    comment, such as unrolled copies, have the lines of the node above.
     """
     keys = "|".join(map(re.escape, sorted({one.key for one in rows}, key=len, reverse=True)))
     # After the step: the last of merged loops, a boundary, unrolled or jammed copies.
     comment = re.compile(rf"/\* ({keys})(?: to .*| \(boundary\).*|, .*)? \*/")
-    owned, open_ = defaultdict[str, set[int]](set), list[tuple[int, str]]()
-    for number, line in enumerate(source.splitlines(), 1):
+    printed, open_ = defaultdict[str, list[set[int]]](list), list[tuple[int, set[int]]]()
+    for number, line in enumerate(program.source.splitlines(), 1):
         indent, started = len(line) - len(line.lstrip()), comment.fullmatch(line.lstrip())
         while open_ and line and line[0] != "#" and open_[-1][0] >= indent + (not started):
             open_.pop()
         if started:
-            open_.append((indent, started[1]))
+            open_.append((indent, set()))
+            printed[started[1]].append(open_[-1][1])
         if open_:
-            owned[open_[-1][1]].add(number)
-    found = [set(owned[one.key]) for one in rows]
+            open_[-1][1].add(number)
+    alike, found = Counter(one.key for one in rows), list[set[int]]()
+    for one in rows:
+        texts, count = printed[one.key], alike[one.key]
+        # Those of the first node are removed, so that the next node has the next ones.
+        each = len(texts) // count if not program.parallel and len(texts) % count == 0 else 0
+        found.append(set().union(*(texts[:each] if each else texts)))
+        del texts[:each]
+        alike[one.key] -= each > 0
     above = [next((up for up in range(at)[::-1] if rows[up].level < one.level), 0) for at, one in enumerate(rows)]
     for at in reversed(range(len(rows))):
         found[above[at]] |= found[at]
@@ -147,7 +156,7 @@ def _kernel(key: str, one: KernelPage, callers: str) -> str:
 
 def _program(key: str, one: KernelPage) -> str:
     rows, name = [*tree_rows(one.explanation.shown)], escape(one.explanation.name)
-    found = lines_of(rows, one.program.source)
+    found = lines_of(rows, one.program)
     body = "\n".join(_row(key, row, lines) for row, lines in zip(rows, found, strict=True))
     foot = "".join(f"<p>{escape(line)}</p>" for line in one.explanation.foot)
     coloured = highlight(one.program.source, CLexer(stripnl=False), HtmlFormatter(nowrap=True))

@@ -93,7 +93,7 @@ def test_the_page_is_whole_and_escaped(kernel: Kernel, page: str) -> None:
 
 def test_nodes_have_the_lines_that_they_print(kernel: Kernel) -> None:
     rows, lines = [*tree_rows(kernel.explain(db=False).tree)], kernel.source.splitlines()
-    found = lines_of(rows, kernel.source)
+    found = lines_of(rows, kernel.program)
     for row, own in zip(rows, found, strict=True):
         text = "\n".join(lines[number - 1] for number in own)
         assert text.count("{") == text.count("}")
@@ -101,6 +101,16 @@ def test_nodes_have_the_lines_that_they_print(kernel: Kernel) -> None:
     calls = [{*own} for row, own in zip(rows, found, strict=True) if row.first.kernel]
     assert len(calls) > 1
     assert all({*found[0]} > own for own in calls)
+    assert sum(map(len, calls)) == len(set.union(*calls))
+
+
+@pytest.mark.parametrize("name", ["boundaries", "jam"])
+def test_equal_nodes_have_lines_of_their_own(name: str) -> None:
+    (goal,) = api.parse(Path(__file__).parents[1] / "golden" / f"{name}.spec").values()
+    kernel = api.compile(goal, db=False)
+    rows = [*tree_rows(kernel.explain(db=False).tree)]
+    calls = [{*own} for row, own in zip(rows, lines_of(rows, kernel.program), strict=True) if row.first.kernel]
+    assert len({row.key for row in rows if row.first.kernel}) < len(calls)
     assert sum(map(len, calls)) == len(set.union(*calls))
 
 
