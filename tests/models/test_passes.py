@@ -126,6 +126,12 @@ def test_norms_that_are_spelled_out(words, body):
     assert passed(graph_with(OF_NORM + body)) == words
 
 
+def test_numbers_before_a_product():
+    chain = "t = Transpose<perm = [0, 2, 1]>(x) q = Mul(x, a) k = Mul(a, t) p = MatMul(q, k) y = Mul(p, b)"
+    body = constants(a=0.5, b=3) + chain
+    assert passed(graph_with(body, outputs="float[2, 3, 3] y")) == ["Matmul", "Scale"]
+
+
 def test_products_of_one_tensor():
     given = "".join(constants(**{name: np.random.default_rng(ord(name)).random(32).tolist()}) for name in "abc")
     shapes = "s = Constant<value = int64[2] {8, 4}>() t = Constant<value = int64[4] {2, 3, 2, 2}>()"

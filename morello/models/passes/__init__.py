@@ -8,10 +8,11 @@ from morello.models.passes.join import join
 from morello.models.passes.merge import merge, numbers
 from morello.models.passes.norms import norms
 from morello.models.passes.same import without_doubles
+from morello.models.passes.scales import scales
 from morello.models.passes.words import words
 
 #: The passes in the order in which they run.
-PASSES = (without_dead, without_doubles, merge, absorb, numbers, words, norms, join, fuse)
+PASSES = (without_dead, without_doubles, scales, merge, absorb, numbers, words, norms, join, fuse)
 
 
 def simplified(graph: Graph) -> Graph:

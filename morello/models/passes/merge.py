@@ -20,16 +20,16 @@ def numbers(graph: Graph) -> Graph:
 
 
 def _merged(graph: Graph, node: Node, make: Builder) -> bool:
-    link = _link(graph, node)
+    link = line_of(graph, node)
     readers = graph.readers[node.outputs[0]]
     if not link or (
-        _is_only_read(graph, node.outputs[0]) and isinstance(readers[0], Node) and _link(graph, readers[0])
+        is_only_read(graph, node.outputs[0]) and isinstance(readers[0], Node) and line_of(graph, readers[0])
     ):
         # The last one stands for all, and the others become dead.
         return False
     source, by, add = link
-    while _is_only_read(graph, source) and isinstance(before := graph.makers.get(source), Node):
-        if not (link := _link(graph, before)):
+    while is_only_read(graph, source) and isinstance(before := graph.makers.get(source), Node):
+        if not (link := line_of(graph, before)):
             break
         source, add, by = link[0], add + by * link[2], by * link[1]
     (output,) = node.outputs
@@ -44,11 +44,12 @@ def _merged(graph: Graph, node: Node, make: Builder) -> bool:
     return True
 
 
-def _is_only_read(graph: Graph, name: str) -> bool:
+def is_only_read(graph: Graph, name: str) -> bool:
+    """Return whether one part, and nothing else, reads a tensor."""
     return len(graph.readers[name]) == 1 and name not in graph.outputs
 
 
-def _link(graph: Graph, node: Node) -> tuple[str, np.ndarray, np.ndarray] | None:
+def line_of(graph: Graph, node: Node) -> tuple[str, np.ndarray, np.ndarray] | None:
     """Return a tensor x, b and a for a node that computes x·b + a with constants; None for another."""
     one, none = np.ones(()), np.zeros(())
     if not graph.tensors[node.outputs[0]].dtype.is_float:

@@ -16,6 +16,8 @@ from morello.models.passes.rewriting import by_of, maker, rewritten, with_consta
 #: The argument of each function in Gelu's forms, as a polynomial.
 _ARGUMENTS = {"Erf": Polynomial([0, sqrt(0.5)]), "Tanh": Polynomial([0, sqrt(2 / pi), 0, 0.044715 * sqrt(2 / pi)])}
 _FORMS = {"Erf": "erf", "Tanh": "tanh"}
+#: The most tensors of a product, and the deepest polynomial: others are no function of the language.
+_MOST, _DEEPEST = 16, 8
 
 
 def words(graph: Graph) -> Graph:
@@ -41,7 +43,7 @@ def _product(graph: Graph, node: Node, make: Builder) -> bool:
 def _factors(graph: Graph, name: str, stop: Collection[str], tree: list[str]) -> tuple[float, list[str]]:
     """Return a number and the tensors whose product a tensor is; add all tensors on the way to `tree`."""
     tree.append(name)
-    node = None if name in stop else maker(graph, name, "Mul", "Scale")
+    node = None if name in stop or len(tree) > _MOST else maker(graph, name, "Mul", "Scale")
     if node is None:
         return 1.0, [name]
     found = [_factors(graph, one, stop, tree) for one in node.inputs]
@@ -76,19 +78,21 @@ def _word(graph: Graph, by: float, x: str, function: str) -> tuple[str, dict[str
 _X = Polynomial([0, 1])
 
 
-def _polynomial(graph: Graph, name: str, x: str) -> Polynomial | None:
+def _polynomial(graph: Graph, name: str, x: str, deep: int = 0) -> Polynomial | None:
     """Return a tensor as a polynomial of another; None if it is none."""
     if name == x:
         return _X
-    node = maker(graph, name, "Scale", "Shift", "Add", "Mul", "Pow")
+    node = maker(graph, name, "Scale", "Shift", "Add", "Mul", "Pow") if deep < _DEEPEST else None
     if not node:
         return None
     if node.op == "Pow":
         source, exponent = with_constant(graph, node) or ("", "")
         value = graph.tensors[exponent].value if source == node.inputs[0] else None
-        of = _polynomial(graph, source, x) if value is not None and value.size == 1 and value.item() in (2, 3) else None
-        return None if of is None or value is None else of ** int(value.item())
-    parts = [_polynomial(graph, one, x) for one in node.inputs]
+        if value is None or value.size != 1 or value.item() not in (2, 3):
+            return None
+        base = _polynomial(graph, source, x, deep + 1)
+        return base ** int(value.item()) if base is not None else None
+    parts = [_polynomial(graph, one, x, deep + 1) for one in node.inputs]
     known = [one for one in parts if one is not None]
     if len(known) < len(parts):
         return None
