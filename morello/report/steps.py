@@ -29,11 +29,25 @@ def steps_html(steps: Sequence[PageStep], target: Target) -> str:
     """Return the section of the steps; empty without steps."""
     if not steps:
         return ""
-    total = sum(one.cost for one in steps) or 1
-    rows = "\n".join(_row(number, one, total, target) for number, one in enumerate(steps, 1))
-    numbers = "step", "reads", "time", "share"
-    heads = ("step", "name", "operations", "reads", "time", "share", "of all steps")
-    head = "".join(f'<th scope="col"{" class=n" * (one in numbers)}>{one}</th>' for one in heads)
+    total, most = sum(one.cost for one in steps), max(one.cost for one in steps)
+    heads = {
+        "step": True,
+        "name": False,
+        "operations": False,
+        "time": True,
+        "share": True,
+        "compared": False,
+        "reads": False,
+    }
+    head = "".join(f'<th scope="col"{" class=n" * number}>{one}</th>' for one, number in heads.items())
+    rows = "\n".join(
+        f'<tr id="s{number}"><td class="n">{number}</td>'
+        f'<th scope="row"><a href="#k{one.kernel}">{escape(one.name)}</a></th><td>{escape(one.operations)}</td>'
+        f'<td class="n">{escape(cost_words(one.cost, target).rpartition(": ")[2])}</td>'
+        f'<td class="n">{100 * one.cost / total:.1f} %</td><td><i style="width:{100 * one.cost / most:.1f}%"></i></td>'
+        f"<td>{', '.join(str(read + 1) for read in one.reads) or '–'}</td></tr>"
+        for number, one in enumerate(steps, 1)
+    )
     drawn, width = _graph(steps)
     words = "A name leads to the step's kernel; the graph shows which steps it reads."
     return f"""<section aria-labelledby="steps"><h2 id="steps">Steps</h2>
@@ -41,18 +55,6 @@ def steps_html(steps: Sequence[PageStep], target: Target) -> str:
 <div class="steps bars" style="padding-left:{width}px">{drawn}<table><thead><tr>{head}</tr></thead><tbody>
 {rows}
 </tbody></table></div></section>"""
-
-
-def _row(number: int, one: PageStep, total: int, target: Target) -> str:
-    share = 100 * one.cost / total
-    reads = ", ".join(str(read + 1) for read in one.reads) or "–"
-    time = cost_words(one.cost, target).rpartition(": ")[2]
-    numbers = "".join(f'<td class="n">{escape(text)}</td>' for text in (reads, time, f"{share:.1f} %"))
-    return (
-        f'<tr id="s{number}"><td class="n">{number}</td>'
-        f'<th scope="row"><a href="#k{one.kernel}">{escape(one.name)}</a></th>'
-        f'<td>{escape(one.operations)}</td>{numbers}<td><i style="width:{share:.1f}%"></i></td></tr>'
-    )
 
 
 def lanes(steps: Sequence[PageStep]) -> list[int]:
