@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
@@ -49,6 +49,8 @@ from morello.schedule import (
 from morello.search.budget import SearchBudget, watch_memory
 from morello.search.progress import Progress
 
+#: The time for a program that packs a constant, which is no part of calls, relative to that of the program.
+_PACKING = 0.1
 #: The layouts of moves: those that the target offers, or all.
 Layouts: TypeAlias = Literal["offered", "all"]
 
@@ -274,15 +276,17 @@ class Goal:
     ) -> Goal:
         bounds, key = dict(self.bounds), (self.name, self.scheduled)
 
-        def search_in(store: SpecStore | None, spec: Spec, allowed: AllowedSteps) -> Impl:
+        def search_in(store: SpecStore | None, spec: Spec, allowed: AllowedSteps, share: float) -> Impl:
+            own = budget or SearchBudget.default()
+            own = attrs.evolve(own, seconds=own.seconds and share * own.seconds)
             with self.searches.using(store, progress, Leaf(spec, allowed), key) as search:
-                found = search.search_within(spec, budget or SearchBudget.default())
+                found = search.search_within(spec, own)
             if found.low < found.cost:
                 # Of two searches by other steps, the lower bound holds for both.
                 bounds[spec] = min(found.low, bounds.get(spec, found.low))
             return found.impl
 
-        def find(spec: Spec, allowed: AllowedSteps) -> Impl:
+        def find(spec: Spec, allowed: AllowedSteps, share: float = 1.0) -> Impl:
             check_layouts(spec, self.target, allowed)
             if store := db():
                 whole = confined(self.target, allowed)
@@ -295,16 +299,16 @@ class Goal:
                         bounds[spec] = 1
                     return known
             try:
-                return search_in(store, spec, allowed)
+                return search_in(store, spec, allowed, share)
             except NoImplementation:
                 if not self.searches.used_database(store):
                     raise
             # The database may be wrong: search without it before reporting failure.
-            return search_in(None, spec, allowed)
+            return search_in(None, spec, allowed, share)
 
         with ExitStack() as stack, watch_memory() as limits:
             position = apply(self.position, steps, self.target, find)
-            packs = attrs.evolve(self, position=position)._packs(find)
+            packs = attrs.evolve(self, position=position)._packs(partial(find, share=_PACKING))
         if limits:
             warn_of_memory(self.name)
         before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl

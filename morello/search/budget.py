@@ -5,6 +5,7 @@ Imports nothing slow, as its users may not search at all.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import time
@@ -25,10 +26,14 @@ MODEL_EXPANSIONS = 10 * DEFAULT_EXPANSIONS
 #: The most spaces, and class tuples in their bounds, of a search within a number of expansions: tables and bounds take
 #: seconds, where those of a Compose of 12 operations take minutes.
 MOST_SPACES, MOST_TUPLES = 100, 40_000
+#: The seconds from which on a search with a time limit has tables and bounds of any size.
+_LONG = 30.0
 #: Seconds for which a reading of resident memory is reused: reading takes longer than most work between two checks.
 _FRESH = 0.005
 #: The time of the last reading, by `time.perf_counter`, and the bytes read.
 _last = float("-inf"), 0
+#: The bytes that `release_memory` does something for.
+_WORTH_RELEASING = 64 << 20
 
 
 class LimitReached(MorelloError):
@@ -54,6 +59,7 @@ class SearchBudget:
     A search ends after `seconds`, after expanding `expansions` Specs, with a program whose cost is at most `gap` above
     the proven lower bound (0.05: 5 %), or when the process takes more than `memory` bytes. By default it ends with the
     proof. With `accepts_stored`, a program that an earlier search returned, and a database has, ends it at once.
+    With `seconds`, it ends early where it could do nothing in the time left, and late for a first program.
     """
 
     seconds: float | None = None
@@ -77,6 +83,11 @@ class SearchBudget:
     def proves(self) -> bool:
         """Return whether the search ends with the proof only."""
         return self.seconds is None and not self.gap and self.expansions is None
+
+    @property
+    def counted(self) -> bool:
+        """Return whether tables and bounds are limited by counts: they may take minutes, which the search has not."""
+        return self.expansions is not None if self.seconds is None else self.seconds < _LONG
 
     def start(self) -> RunningBudget:
         """Return the budget of a search that begins now."""
@@ -172,6 +183,17 @@ def resident_recently() -> int:
     if now - _last[0] >= _FRESH:
         _last = now, resident()
     return _last[1]
+
+
+def release_memory(before: int) -> None:
+    """Free what a search left, if the process takes much more memory than `before`.
+
+    Tables refer to each other, and Python's collector counts objects, not bytes.
+    """
+    if resident() > before + _WORTH_RELEASING:
+        gc.collect()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+            trim(0)
 
 
 def available_memory() -> int:

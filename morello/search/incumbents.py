@@ -38,6 +38,11 @@ _WHOLE = 0.5
 _WIDE = 0.05
 #: The optimality gap at which the search of a restricted space ends.
 _CLOSE = 0.01
+#: The least seconds for a first program, also beyond the deadline: without tables, it may cost ten times as much.
+_FIRST = 3.0
+#: With a deadline, the estimated times of tables and bounds as multiples of those of the restricted space before: of
+#: the next one with some search, and of the whole space after the finest and, with time for most else, the coarsest.
+_TABLES, _WHOLE_TABLES, _SLOWER = 2.0, 2.5, 16.0
 #: Per restricted space, the multiple of bits of its powers of two for tile sizes: 1 and 4096, then 1, 16, 256...
 _SIZE_BITS = (12, 4, 3, 2)
 #: The number of named layouts without strips in restricted spaces. Layouts that kernels declare come on top.
@@ -81,8 +86,11 @@ class RestrictedSession(Protocol):
     def solved(self) -> int: ...
     @property
     def expansions(self) -> int: ...
+    @property
+    def set_up(self) -> float: ...
     def improve(self, spec: Spec, budget: RunningBudget) -> Incumbent | None: ...
     def incumbent(self, spec: Spec) -> Incumbent | None: ...
+    def reset(self) -> None: ...
 
 
 class Incumbents:
@@ -104,6 +112,8 @@ class Incumbents:
         self._count = 0
         #: Specs solved in restricted spaces, and expansions there while a refinement was due.
         self.solved = self.expansions = 0
+        #: The seconds that tables and bounds of the last restricted space took.
+        self._set_up = 0.0
 
     def get(self, spec: Spec | None) -> Incumbent | None:
         """Return the best known program of a Spec, or None."""
@@ -155,6 +165,11 @@ class Incumbents:
             core.assume(goal, known.low, float("inf"))
             core.tighten(goal, known.cost)
 
+    def leaves_time(self, spec: Spec, budget: RunningBudget) -> bool:
+        """Return False with an incumbent where tables and bounds of the whole space would take more than the time."""
+        left = budget.deadline - time.monotonic()
+        return self.get(spec) is None or left == float("inf") or left > _WHOLE_TABLES * self._set_up
+
     def begin(self, logical: LogicalSpec) -> int:
         """List the restricted spaces; return how many of them to search before the whole space."""
         self._spaces = restricted(self._target)
@@ -190,8 +205,13 @@ class Incumbents:
     ) -> RunningBudget:
         """Search the first restricted `spaces` for an incumbent; return the budget left.
 
-        The engine is built (`build`) as soon as there is one, for its lower bound: later, time may be up.
+        The engine is built (`build`) as soon as there is one, for its lower bound: later, time may be up. Where it may
+        take most of the time, all restricted spaces are searched before it: they are small, and nearly as good.
         """
+        if spaces and budget.deadline < float("inf"):
+            budget = self.refine(spec, budget, 1)
+            if _SLOWER * self._set_up > budget.deadline - time.monotonic():
+                return self.refine(spec, budget)
         for most in range(spaces):
             if most:
                 with suppress(MemoryLimitReached):
@@ -203,11 +223,12 @@ class Incumbents:
         """Search restricted spaces for better incumbents, coarse to fine; return the budget left.
 
         With an incumbent, only the first `most` spaces are searched. Each space gets an equal share of the remaining
-        expansions and time, the whole space half of one. An interrupt keeps the best program so far.
+        expansions and time, the whole space half of one; its tables and the first program may take longer. An
+        interrupt keeps the best program so far.
         """
         while self._spaces and budget.expansions != 0:
             known, now = self.get(spec), time.monotonic()
-            if now >= budget.deadline:
+            if now + (self._set_up if known else 0) >= budget.deadline:
                 break
             searched = self._count - len(self._spaces)
             if known and (budget.gap == float("inf") or (most is not None and searched >= most)):
@@ -220,12 +241,13 @@ class Incumbents:
                 budget,
                 gap=max(budget.gap, _CLOSE),
                 expansions=None if budget.expansions is None else math.ceil(budget.expansions / parts),
-                deadline=now + (budget.deadline - now) / parts,
+                deadline=now + max((budget.deadline - now) / parts, min(_TABLES * self._set_up, budget.deadline - now)),
             )
             try:
                 if not known:
-                    # The first program may take more than the share.
-                    self._learn(session.improve(spec, attrs.evolve(_until_late(budget), gap=float("inf"))))
+                    first = attrs.evolve(_until_late(budget), gap=float("inf"))
+                    first = attrs.evolve(first, deadline=max(budget.deadline, now + _FIRST))
+                    self._learn(session.improve(spec, first))
                 self._learn(session.improve(spec, share.less(session.expansions)))
             except DeadlineReached:
                 continue
@@ -234,7 +256,9 @@ class Incumbents:
                 raise
             finally:
                 self.solved += session.solved
-            budget = budget.less(session.expansions)
+                self._set_up = session.set_up
+                budget = budget.less(session.expansions)
+                session.reset()
         return budget
 
     def _learn(self, found: Incumbent | None) -> None:

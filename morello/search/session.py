@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -23,6 +24,8 @@ from morello.search.budget import (
     SpaceTooLarge,
     budget_guard,
     check_budget,
+    release_memory,
+    resident,
     uncollected,
 )
 from morello.search.first_program import NotSoon, first_program
@@ -40,6 +43,8 @@ from morello.search.step_kinds import is_known
 REFINE_AFTER = 16_384
 #: Expansions spent to find out whether a limit suffices, for error messages.
 _FEASIBILITY_EXPANSIONS = 30_000
+#: Expansions for a first program after the deadline.
+_LATE_EXPANSIONS = 200_000
 
 
 class SearchSession:
@@ -66,6 +71,10 @@ class SearchSession:
         self._refine_after = REFINE_AFTER if refine_after is None else refine_after
         self._started = time.monotonic()
         self._solver: Solver | None = None
+        #: The resident memory before the engine in use was built.
+        self._memory_before = resident()
+        #: The seconds that its tables and bounds took.
+        self.set_up = 0.0
         #: The last engine before `reset`, if its tables are those to build next.
         self._kept: Engine | None = None
         #: Specs solved by replaced engines.
@@ -173,7 +182,7 @@ class SearchSession:
             try:
                 found = self._best(spec, self._budget)
             except LimitReached as ended:
-                known = self.incumbents.get(spec) or self._first(spec, 1)
+                known = self.incumbents.get(spec) or self._late(spec) or self._first(spec, 1)
                 if known is None and isinstance(ended, SpaceTooLarge):
                     raise undecided(spec, self._budget, late=False) from None
                 if known is None:
@@ -224,6 +233,9 @@ class SearchSession:
         self._clear()
         self._seeds = dict.fromkeys(seeds)
         self._kept = engine if engine and engine.seeds == [*self._seeds] else None
+        engine = None
+        if self._kept is None:
+            release_memory(self._memory_before)
 
     # Search within a budget.
 
@@ -243,6 +255,9 @@ class SearchSession:
         spaces = self.incumbents.begin(spec.logical)
         if self._uses_restricted(budget) and self._solver is None:
             budget = self.incumbents.before_search(spec, budget, spaces, lambda: self._build_for(spec))
+            known = self.incumbents.get(spec)
+            if known and self._solver is None and not self.incumbents.leaves_time(spec, budget):
+                return known
         low, high = self._search(spec, budget)
         if low < high > (1 + budget.gap) * low and self._ceilings != spec.limits:
             # Bounds for these limits alone may be tighter.
@@ -252,7 +267,7 @@ class SearchSession:
             # Also when late: all is proven but the order of steps of equal cost, or the reason for an error.
             self._budget = RunningBudget(memory=budget.memory)
             return Incumbent(self.synthesize(spec), int(high), int(high))
-        found = self._best_so_far(spec) or self._first(spec, int(low))
+        found = self._best_so_far(spec) or self._late(spec) or self._first(spec, int(low))
         if found is None:
             raise undecided(spec, granted, late=granted.late)
         found = attrs.evolve(found, cost=int(cost_and_peak(found.impl).cost))
@@ -285,6 +300,21 @@ class SearchSession:
         if impl is None:
             raise no_implementation(spec, self.target, self._feasible, self._maybe_feasible)
         return Incumbent(impl, cost_and_peak(impl).cost, low)
+
+    def _late(self, spec: Spec) -> Incumbent | None:
+        """Return the first program of the coarsest restricted space, although the time is up, or None.
+
+        Where there are many shapes, that of a quick descent may cost ten times as much, and take longer.
+        """
+        if self._budget.seconds and self._budget.late and self._uses_restricted(self._budget):
+            budget = RunningBudget(gap=float("inf"), expansions=_LATE_EXPANSIONS, memory=self._budget.memory)
+            if self.incumbents.begin(spec.logical):
+                with suppress(LimitReached):
+                    try:
+                        self.incumbents.refine(spec, budget, 1)
+                    except SpaceTooLarge:
+                        self.incumbents.cut_all(spec, budget)
+        return self.incumbents.get(spec)
 
     def _uses_restricted(self, budget: SearchBudget) -> bool:
         """Return whether incumbents from restricted spaces may help."""
@@ -336,7 +366,6 @@ class SearchSession:
         except Uncovered as error:
             self._seeds.setdefault(error.logical)
             self._solved_before += int(solver.core.progress.solved)
-            # Its memory is released before the next engine is built.
             self._solver = None
         except RefinementDue:
             self._refine(solver)
@@ -368,7 +397,6 @@ class SearchSession:
                 return self._solver
             self._solved_before += int(self._solver.core.progress.solved)
             tables = before.search_tables if same else None
-            # Two engines never take memory at once.
             self._solver = before = None
         recalls = self.cache is not None and self.cache.attach(self.target, verified_only=self._verified_only)
         kept, self._kept = self._kept, None
@@ -376,8 +404,11 @@ class SearchSession:
             self._solver = self._with(kept.renewed(recalls))
             return self._solver
         kept = None
-        # A deadline ends set-up too; only searches without one have to be cut short.
-        counted = self._budget.seconds is None and self._budget.expansions is not None
+        # Two engines never take memory at once.
+        release_memory(self._memory_before)
+        self._memory_before = resident()
+        counted = self._budget.counted
+        started = time.monotonic()
         with budget_guard(self._budget.memory, self._budget.deadline, counted=counted), uncollected():
             engine = Engine(
                 self._seeds,
@@ -389,6 +420,7 @@ class SearchSession:
                 bounded=self._note_bound,
                 tables=tables,
             )
+        self.set_up = time.monotonic() - started
         self._solver = self._with(engine)
         return self._solver
 

@@ -91,3 +91,18 @@ def test_garbage_is_collected_after_set_up_as_before(avx2: Target, enabled: bool
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_a_reset_frees_tables_at_once(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when Python's collector finds them, which counts objects, not bytes."""
+    monkeypatch.setattr(budget, "_WORTH_RELEASING", -(1 << 60))
+    gc.collect()
+    gc.disable()
+    try:
+        search = SearchSession(avx2)
+        search.synthesize(parse_spec(TEXT, avx2))
+        assert any(isinstance(one, Engine) for one in gc.get_objects())
+        search.reset()
+        assert not any(isinstance(one, Engine) for one in gc.get_objects())
+    finally:
+        gc.enable()
