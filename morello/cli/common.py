@@ -157,18 +157,18 @@ class _FileOptions:
         """Return the files' texts by path."""
         return {one: read_file(one) for one in ([self.file] if isinstance(self.file, str) else self.file)}
 
-    def model(self, dims: Mapping[str, int]) -> models.ModelGoals | None:
+    def model(self, dims: Mapping[str, int]) -> models.PlannedModel | None:
         """Return the model in the file, or None for a file of Specs."""
         if isinstance(self.file, str) and self.file.endswith(".onnx"):
-            target = self.target if isinstance(self.target, str) else None
-            return models.ModelGoals.read(self.file, dims, target, self.profile, self.cpu)
+            targets = models.targets_of([self.target] if isinstance(self.target, str) else [], self.profile, self.cpu)
+            return models.PlannedModel.of(models.from_onnx(self.file, dims), targets)
         if dims:
             raise click.UsageError("--dim is for models in ONNX, files that end in .onnx")
         return None
 
-    def chosen(self, model: models.ModelGoals) -> list[api.Goal]:
+    def chosen(self, model: models.PlannedModel) -> list[api.Goal]:
         """Return the goals of a model."""
-        goals = {goal.name: goal for goal in model.goals.values()}
+        goals = {goal.name: goal for found in model.goals.values() for goal in found.values()}
         return [*goals.values()] if self.spec is None else [named(goals, self.spec, str(self.file))]
 
     def goals(self, texts: Mapping[str, str]) -> list[api.Goal]:

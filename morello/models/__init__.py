@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from morello.models.folder import files_of
     from morello.models.model import CompiledModel, PlannedModel, compile_model, default_budget, targets_of
     from morello.models.onnx import from_onnx
-    from morello.models.pages import ModelGoals
+    from morello.models.pages import steps_of
     from morello.models.torch import from_torch
 
 #: The exported names of each module.
@@ -17,7 +17,7 @@ _EXPORTS = {
     "morello.models.folder": ["files_of"],
     "morello.models.model": ["CompiledModel", "PlannedModel", "compile_model", "default_budget", "targets_of"],
     "morello.models.onnx": ["from_onnx"],
-    "morello.models.pages": ["ModelGoals"],
+    "morello.models.pages": ["steps_of"],
     "morello.models.torch": ["from_torch"],
 }
 

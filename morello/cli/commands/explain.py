@@ -65,7 +65,7 @@ class ExplainOptions:
 def command(
     goals: Sequence[api.Goal],
     search: SearchOptions,
-    model: models.ModelGoals | None,
+    model: models.PlannedModel | None,
     options: ExplainOptions,
     as_json: bool,
 ) -> None:
@@ -126,7 +126,8 @@ def command(
     if as_json:
         print_json(explained)
     elif options.html is not None:
-        steps = model.steps([kernel for kernel, _ in pages]) if model and len(pages) == len(model.goals) else ()
+        kernels = [kernel for kernel, _ in pages]
+        steps = models.steps_of(model, kernels) if model and len(kernels) == model.kernels else ()
         write_file(options.html, api.explanation_page(Path(file).name, pages, steps).encode(errors="replace"))
 
 
