@@ -43,7 +43,7 @@ def steps_html(steps: Sequence[PageStep], target: Target) -> str:
     rows = "\n".join(
         f'<tr id="s{number}"><td class="n">{number}</td>'
         f'<th scope="row"><a href="#k{one.kernel}">{escape(one.name)}</a></th><td>{escape(one.operations)}</td>'
-        f'<td class="n">{escape(cost_words(one.cost, target).rpartition(": ")[2])}</td>'
+        f'<td class="n">{escape(cost_words(one.cost, target).rpartition(": ")[2].partition(" at ")[0])}</td>'
         f'<td class="n">{100 * one.cost / total:.1f} %</td><td><i style="width:{100 * one.cost / most:.1f}%"></i></td>'
         f"<td>{', '.join(str(read + 1) for read in one.reads) or '–'}</td></tr>"
         for number, one in enumerate(steps, 1)
