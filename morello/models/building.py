@@ -11,7 +11,12 @@ import numpy as np
 
 from morello.errors import MorelloError
 from morello.ir.dtypes import ALL, DType
+from morello.ir.ops import BY_NAME
 from morello.ir.ops.base import Value
+from morello.ir.ops.binary import Binary
+from morello.ir.ops.move import Move
+from morello.ir.ops.quantize import ToBytes
+from morello.ir.ops.unary import Unary
 from morello.models.graph import Graph, Node, Part, Tensor, View
 
 _BY_NUMPY = {one.numpy: one for one in ALL}
@@ -59,6 +64,8 @@ class Builder:
     parts: list[Part] = attrs.field(factory=list[Part])
     #: The node that is translated now.
     source: str = ""
+    #: The tensors that no node of the source has.
+    made: set[str] = attrs.field(factory=set[str])
     #: The number of the last new tensor.
     fresh: int = 0
 
@@ -81,24 +88,78 @@ class Builder:
 
     def tensor(self, shape: Sequence[int], dtype: DType) -> str:
         """Return the name of a new tensor."""
-        return self._new(Tensor(self._fresh("part"), tuple(map(int, shape)), dtype))
+        name = self._new(Tensor(self._fresh("part"), tuple(map(int, shape)), dtype))
+        self.made.add(name)
+        return name
 
     def node(
         self,
         op: str,
         *inputs: str,
         to: str = "",
-        shape: Sequence[int] = (),
+        shape: Sequence[int] | None = None,
+        dtype: DType | None = None,
         given: Mapping[str, Value] = MappingProxyType({}),
         groups: int = 1,
     ) -> str:
         """Add a node with the parameters `given`; return the name of its output.
 
-        The output is `to`, or a new tensor of this `shape` and of the first input's type.
+        The output is `to`, or a new tensor of this `shape` and `dtype`, by default the shape to which the inputs are
+        repeated, and the first one's type. Raises Unsupported for types that a function of each value does not take.
         """
-        output = to or self.tensor(shape, self.tensors[inputs[0]].dtype)
-        self.parts.append(Node(self.source, op, inputs, (output,), given, groups))
-        return output
+        if not to:
+            shape = np.broadcast_shapes(*map(self.shape, inputs)) if shape is None else shape
+            to = self.tensor(shape, dtype or self.tensors[inputs[0]].dtype)
+        found = BY_NAME.get(op)
+        if isinstance(found, (Unary, Binary, Move, ToBytes)):
+            types = [self.tensors[name].dtype for name in (*inputs, to)]
+            fault = found.configured(given).refusal(self.shape(to) or (1,), types)
+            if fault:
+                raise Unsupported(f"{op}: {fault.message}")
+        self.parts.append(Node(self.source, op, inputs, (to,), given, groups))
+        return to
+
+    def nodes(self, op: str, inputs: Sequence[str], outputs: Sequence[str], given: Mapping[str, Value]) -> None:
+        """Add a node of several outputs."""
+        self.parts.append(Node(self.source, op, tuple(inputs), tuple(outputs), given))
+
+    def scaled(self, source: str, by: float, to: str = "") -> str:
+        """Add the product of a tensor and a number; return its name."""
+        return self.node("Scale", source, to=to, given={"by": float(by)})
+
+    def converted(self, source: str, dtype: DType) -> str:
+        """Return a tensor in another type, constants as constants."""
+        one = self.tensors[source]
+        if one.dtype == dtype:
+            return source
+        if one.value is not None:
+            return self.constant(one.value.astype(dtype.numpy))
+        return self.node("Move", source, dtype=dtype)
+
+    def number(self, value: float, like: str) -> str:
+        """Return the name of a new constant of one value, of the type of a tensor."""
+        return self.constant(np.array(value, self.tensors[like].dtype.numpy))
+
+    def slice(self, source: str, dim: int, start: int, stop: int, to: str = "") -> str:
+        """Add the view of a part along a dimension; return its name."""
+        given = [slice(0, size, 1) for size in self.shape(source)]
+        given[dim] = slice(start, stop, 1)
+        return self.view("slice", source, given, to)
+
+    def gathered(self, source: str, dim: int, indices: np.ndarray | str, to: str = "") -> str:
+        """Add the values at a list of indices of a dimension; return its name."""
+        if not isinstance(indices, str):
+            indices = self.constant(np.asarray(indices, np.int64))
+        shape = self.shape(source)
+        made = (*shape[:dim], *self.shape(indices), *shape[dim + 1 :])
+        return self.node("Gather", source, indices, to=to, shape=made, given={"dim": dim})
+
+    def dims(self, node: Source, default: Sequence[int] = ()) -> tuple[int, ...]:
+        """Return the dimensions that the attribute or second input `axes` of a node gives, ascending."""
+        axes = node.get("axes")
+        if axes is None and node.input(1):
+            axes = self.value(node.inputs[1], "a list of dimensions").tolist()
+        return tuple(sorted(axis % self.rank(node.inputs[0]) for axis in axes)) if axes else tuple(default)
 
     def view(self, kind: str, source: str, given: Sequence[Any], to: str = "") -> str:
         """Add a view; return its name. Those of constants are constants."""
@@ -111,12 +172,20 @@ class Builder:
             self.tensors[to] = attrs.evolve(self.tensors[to], value=made)
             return to
         if not to:
-            shape = found.of(np.broadcast_to(np.int8(0), self.shape(source)).copy()).shape
+            shape = found.of(np.empty(self.shape(source), np.int8)).shape
             to = self.tensor(shape, self.tensors[source].dtype)
         self.parts.append(attrs.evolve(found, output=to))
         return to
 
     def reshape(self, source: str, shape: Sequence[int], to: str = "") -> str:
+        """Add a view of another shape; return its name."""
+        last = self.parts[-1] if self.parts else None
+        if to and source in self.made and isinstance(last, Node) and last.outputs == (source,):
+            one, other = self.tensors[source], self.tensors[to]
+            if (one.shape, one.dtype) == (other.shape, other.dtype):
+                # Nothing else reads it: the node computes this tensor itself.
+                self.parts[-1] = attrs.evolve(last, outputs=(to,))
+                return to
         return self.view("reshape", source, tuple(map(int, shape)), to)
 
     def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from morello.errors import MorelloError
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
 #: The largest constant, in values, that folding may make of smaller ones.
 _MOST_FOLDED = 1 << 28
+#: The most values of a tensor.
+_MOST_VALUES = 1 << 34
+#: Operators whose further outputs only their bodies compute.
+_ONE_OUTPUT = ("LayerNormalization",)
+#: Operators whose result depends on nothing but shapes.
+_OF_SHAPES = ("Shape", "Size", "EyeLike")
+#: Operators whose outputs are not much larger than their inputs.
+_NO_LARGER = ("NonZero", "Compress", "Unique")
 _RANDOM = {"Bernoulli", "Dropout", "Multinomial"} | {
     f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")
 }
@@ -49,7 +59,7 @@ def graph_of(model: ModelProto, name: str, dims: Mapping[str, int], place: str) 
     _fix_dims(model, dims, place)
     try:
         model = onnx.version_converter.convert_version(model, _CONVERTED) if _version(model) < _OLDEST else model
-        model = _folded(model)
+        model = _folded(_expanded(model))
     except Exception as error:
         message = f"{place}: its shapes contradict each other: {_first_line(error)}"
         raise MorelloError(message, "export it again") from error
@@ -60,12 +70,16 @@ def graph_of(model: ModelProto, name: str, dims: Mapping[str, int], place: str) 
 _IR_VERSION = 4
 #: Models of operator sets before the first version are converted to the second one.
 _OLDEST, _CONVERTED = 7, 9
+#: The version of a model that uses no operators of the standard set.
+_NEWEST = 21
 
 
 def _package() -> Any:
     try:
         import onnx
         import onnx.checker
+        import onnx.defs
+        import onnx.inliner
         import onnx.reference
         import onnx.shape_inference
         import onnx.version_converter
@@ -79,20 +93,24 @@ def _first_line(error: Exception) -> str:
 
 
 def _version(model: ModelProto) -> int:
-    return next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
+    return next((one.version for one in model.opset_import if _standard(one.domain)), _NEWEST)
 
 
 def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
     """Give the named dimensions of inputs their sizes. Raises MorelloError for those without one."""
+    known = _fix_values(model, dims)
     constants = {one.name for one in model.graph.initializer}
     missing: dict[str, str] = {}
-    known: set[str] = set()
+    if wrong := next((name for name, size in dims.items() if size < 1 and name not in known), ""):
+        raise MorelloError(f"{place}: the size {dims[wrong]} of {wrong}", "give a size of at least 1")
     for one in model.graph.input:
         if one.name in constants:
             continue
         for number, dim in enumerate(one.type.tensor_type.shape.dim):
-            name = dim.dim_param or (f"{one.name}.{number}" if not dim.dim_value else "")
+            name = dim.dim_param or ("" if dim.HasField("dim_value") else f"{one.name}.{number}")
             if not name:
+                if dim.dim_value < 0:
+                    raise MorelloError(f"{place}: the input {one.name} has the size {dim.dim_value}", "export it again")
                 continue
             known.add(name)
             if name in dims:
@@ -108,28 +126,94 @@ def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
         raise MorelloError(f"{place}: no input has the dimension {unknown[0]}", names)
 
 
+def _fix_values(model: ModelProto, dims: Mapping[str, int]) -> set[str]:
+    """Make the inputs of one integer that `dims` names constants; return their names."""
+    onnx = _package()
+    fixed: set[str] = set()
+    for one in [*model.graph.input]:
+        kind = one.type.tensor_type
+        if one.name not in dims or kind.elem_type not in (onnx.TensorProto.INT32, onnx.TensorProto.INT64):
+            continue
+        shape = [dim.dim_value for dim in kind.shape.dim]
+        if int(np.prod(shape)) == 1:
+            value = np.full(shape, dims[one.name], onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value, one.name))
+            model.graph.input.remove(one)
+            fixed.add(one.name)
+    return fixed
+
+
+def _expanded(model: ModelProto) -> ModelProto:
+    """Return the model with the bodies of functions in place of their calls, but for operators with translations."""
+    onnx = _package()
+    model = onnx.inliner.inline_local_functions(model)
+    while True:
+        used = {node.op_type for node in model.graph.node if _standard(node.domain) and not _is_translated(node)}
+        bodies = [("", op) for op in sorted(used) if _has_body(op, _version(model))]
+        if not bodies:
+            return model
+        # Bodies depend on the types of inputs.
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        made = onnx.inliner.inline_selected_functions(model, bodies, False, True)
+        if [node.op_type for node in made.graph.node] == [node.op_type for node in model.graph.node]:
+            return made  # translation reports it
+        model = made
+
+
+def _standard(domain: str) -> bool:
+    return domain in ("", "ai.onnx")
+
+
+def _is_translated(node: NodeProto) -> bool:
+    several = sum(map(bool, node.output)) > 1
+    return node.op_type in OPERATORS and not (several and node.op_type in _ONE_OUTPUT)
+
+
+def _has_body(op: str, version: int) -> bool:
+    onnx = _package()
+    try:
+        schema = onnx.defs.get_schema(op, version)
+    except onnx.defs.SchemaError:
+        return False
+    return schema.has_function or schema.has_context_dependent_function
+
+
 def _folded(model: ModelProto) -> ModelProto:
     """Return the model with the shapes of all tensors, and without nodes that compute constants."""
-    onnx = _package()
     # In older versions constants without an input have no shape.
     model.ir_version = max(model.ir_version, _IR_VERSION)
     while True:
         # Sizes that were inferred for named dimensions would stay.
         del model.graph.value_info[:]
-        model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        model = _with_shapes(model)
         if not _fold_once(model):
             return model
+
+
+def _with_shapes(model: ModelProto) -> ModelProto:
+    onnx = _package()
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        # Bodies of some operators have faults of their own; tensors without a shape are reported.
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def _fold_once(model: ModelProto) -> bool:
     """Replace nodes whose inputs are constants by their values; return whether there were any."""
     onnx = _package()
     values = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
-    shapes = _shapes(model)
+    shapes, types = _shapes(model), _types(model)
     kept, made = list["NodeProto"](), dict[str, np.ndarray]()
+    branches = False
     for node in model.graph.node:
-        known = _value_of(model, node, values, shapes)
-        if known is None:
+        if node.op_type == "CastLike" and node.input[1] in types:
+            node = onnx.helper.make_node("Cast", node.input[:1], node.output, node.name, to=types[node.input[1]])
+        known = _value_of(model, node, values, shapes, types)
+        if known is None and node.op_type == "If" and node.input[0] in values:
+            branches = True
+            kept += _branch(node, bool(values[node.input[0]].item()), made)
+        elif known is None:
             kept.append(node)
         else:
             made |= known
@@ -138,22 +222,54 @@ def _fold_once(model: ModelProto) -> bool:
     model.graph.node.extend(kept)
     for name, value in made.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
-    return bool(made)
+    return bool(made) or branches
+
+
+def _branch(node: NodeProto, condition: bool, constants: dict[str, np.ndarray]) -> list[NodeProto]:
+    """Return the nodes of a branch of an If, with names of their own, and add its constants."""
+    onnx = _package()
+    graph = next(one.g for one in node.attribute if one.name == ("then_branch" if condition else "else_branch"))
+    own = {name for part in graph.node for name in part.output} | {one.name for one in graph.initializer}
+    names = {name: f"{node.output[0]}.{name}" for name in own if name}
+    constants |= {names[one.name]: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    made = [_renamed(one, names) for one in graph.node]
+    ends = zip(graph.output, node.output, strict=True)
+    return made + [
+        onnx.helper.make_node("Identity", [names.get(one.name, one.name)], [end]) for one, end in ends if end
+    ]
+
+
+def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    """Return a node that uses other names of tensors, also in its graphs."""
+    made = type(node)()
+    made.CopyFrom(node)
+    for listed in (made.input, made.output):
+        listed[:] = [names.get(name, name) for name in listed]
+    for attribute in made.attribute:
+        for graph in (attribute.g, *attribute.graphs) if _has_graphs(made) else ():
+            inner = [_renamed(one, names) for one in graph.node]
+            del graph.node[:]
+            graph.node.extend(inner)
+            for one in graph.output:
+                one.name = names.get(one.name, one.name)
+    return made
 
 
 def _value_of(
-    model: ModelProto, node: NodeProto, values: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
+    model: ModelProto,
+    node: NodeProto,
+    values: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]],
+    types: Mapping[str, int],
 ) -> dict[str, np.ndarray] | None:
     """Return the outputs of a node that is a constant; None for another."""
     onnx = _package()
-    if node.op_type == "Shape" and node.input[0] in shapes:
-        of = {one.name: one.i for one in node.attribute}
-        return {node.output[0]: np.array(shapes[node.input[0]][of.get("start", 0) : of.get("end")], np.int64)}
-    if node.op_type == "Size" and node.input[0] in shapes:
-        return {node.output[0]: np.array(int(np.prod(shapes[node.input[0]])), np.int64)}
+    kind_of = onnx.helper.tensor_dtype_to_np_dtype
+    if node.op_type in _OF_SHAPES and node.input[0] in shapes:
+        values = {node.input[0]: np.zeros(shapes[node.input[0]], kind_of(types[node.input[0]]))}
     if node.op_type in _RANDOM or any(name and name not in values for name in node.input) or _has_graphs(node):
         return None
-    if any(int(np.prod(shapes.get(name, ()), dtype=object)) > _MOST_FOLDED for name in node.output):
+    if any(name and not _is_small(node, shapes.get(name)) for name in node.output):
         return None
     given = {name: values[name] for name in node.input if name}
     kind, info = onnx.helper.np_dtype_to_tensor_dtype, onnx.helper.make_tensor_value_info
@@ -169,8 +285,22 @@ def _value_of(
     return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
 
 
+def _is_small(node: NodeProto, shape: tuple[int, ...] | None) -> bool:
+    """Return whether an output may be computed: no more values than the limit, or than inputs have."""
+    return node.op_type in _NO_LARGER if shape is None else prod(shape) <= _MOST_FOLDED
+
+
 def _has_graphs(node: NodeProto) -> bool:
     return any(one.HasField("g") or one.graphs for one in node.attribute)
+
+
+def _types(model: ModelProto) -> dict[str, int]:
+    """Return ONNX's number of the type of each tensor."""
+    graph = model.graph
+    found = {one.name: one.data_type for one in graph.initializer}
+    return {
+        one.name: one.type.tensor_type.elem_type for one in (*graph.value_info, *graph.input, *graph.output)
+    } | found
 
 
 def _shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
@@ -188,10 +318,14 @@ def _translated(model: ModelProto, name: str, place: str) -> Graph:
     onnx = _package()
     graph, builder, shapes = model.graph, Builder(), _shapes(model)
     constants = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
-    kinds = {one.name: one.type.tensor_type.elem_type for one in (*graph.value_info, *graph.input, *graph.output)}
+    kinds = _types(model)
     used = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
     faults: list[str] = []
     for tensor, shape in shapes.items():
+        if 0 in shape and any(one.name == tensor for one in graph.output):
+            faults.append(f"the output {tensor} is empty")
+        if prod(shape) > _MOST_VALUES or min(shape, default=0) < 0:
+            raise MorelloError(f"{place}: the tensor {tensor} has the shape {shape}", "give smaller sizes")
         try:
             value = constants.get(tensor)
             numpy = value.dtype if value is not None else onnx.helper.tensor_dtype_to_np_dtype(kinds[tensor])
@@ -201,7 +335,7 @@ def _translated(model: ModelProto, name: str, place: str) -> Graph:
     for node in graph.node:
         source = Source(
             node.name or next(filter(None, node.output)),
-            node.op_type,
+            node.op_type if _standard(node.domain) else f"{node.domain}.{node.op_type}",
             tuple(node.input),
             tuple(name if name in used else "" for name in node.output),
             {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute},
@@ -213,7 +347,7 @@ def _translated(model: ModelProto, name: str, place: str) -> Graph:
         try:
             _translate(builder, source)
         except Unsupported as error:
-            faults.append(f"{source.name} ({node.op_type}): {error}")
+            faults.append(f"{source.name} ({source.op}): {error}")
     if faults:
         listed = "".join(f"\n    {fault}" for fault in faults)
         hint = "replace these nodes before the export, or run them outside of the model"
@@ -228,6 +362,16 @@ def _translate(builder: Builder, source: Source) -> None:
     for name in (*source.inputs, *source.outputs):
         if name and name not in builder.tensors:
             raise Unsupported(f"{name} has no shape before it runs")
-        if name and 0 in builder.shape(name):
-            raise Unsupported(f"{name} is empty")
-    OPERATORS[source.op](builder, source)
+    # Empty parts of a tensor are left out.
+    empty = {name for name in (*source.inputs, *source.outputs) if name and 0 in builder.shape(name)}
+    if all(name in empty or not name for name in source.outputs):
+        return
+    if source.op == "Concat":
+        source = attrs.evolve(source, inputs=tuple(name for name in source.inputs if name not in empty))
+    if empty := next((name for name in source.inputs if name in empty), ""):
+        raise Unsupported(f"{empty} is empty")
+    source = attrs.evolve(source, outputs=tuple("" if name in empty else name for name in source.outputs))
+    try:
+        OPERATORS[source.op](builder, source)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Unsupported(f"its attributes, types and shapes contradict each other: {_first_line(error)}") from error

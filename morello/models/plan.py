@@ -139,6 +139,7 @@ class _Planner:
         def place_of(name: str) -> Place:
             return places.get(name) or self._made(name)
 
+        moved: tuple[Place, Place] | None = None
         while True:
             try:
                 written = spec_of(self.graph, step, place_of, self.parallel)
@@ -147,10 +148,18 @@ class _Planner:
                 if (
                     error.tensor in places and places[error.tensor].buffer.name.endswith(".copy")
                 ) or error.tensor in step.outputs:
-                    self._split(step)
-                    return
+                    if len(step.nodes) > 1 or moved:
+                        self._split(step)
+                        return
+                    # The output's place does not fit: it is computed in a buffer of its own.
+                    tensor = self.graph.tensors[error.tensor]
+                    made = _in_order(Buffer(f"{error.tensor}.made", tensor.dtype, prod(tensor.shape)), tensor)
+                    moved, places[error.tensor] = (made, self._made(error.tensor)), made
+                    continue
                 places[error.tensor] = self._copy(error.tensor, error.shape)
         self.calls.append(Call(step, written))
+        if moved:
+            self._move(step.outputs[0], *moved)
 
     def _distinct(self, step: Step) -> Step:
         """Return a step with another name for what it reads twice, where an operand cannot be both."""

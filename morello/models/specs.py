@@ -58,12 +58,12 @@ def spec_of(graph: Graph, step: Step, place_of: Callable[[str], Place], parallel
     ordered = tuple(places[name] for name in tensors)
     if len(nodes) == 1 and nodes[0].op not in NAMED_GRAPHS:
         (node,) = nodes
+        # One tensor may be several inputs.
         called = (*node.inputs, *node.outputs)
         operands = ", ".join(f"({states[name]})" for name in called)
-        names = ", ".join(labels[name] for name in tensors)
-        if tensors != called:
-            raise SpecError(f"{step.name}: one tensor as several inputs", "copy it")
-        return Written(f"{_applied(graph, node, places)}, {operands}{tail})({names})", tensors, ordered)
+        names = ", ".join(f"x{number}" for number in range(len(called)))
+        text = f"{_applied(graph, node, places)}, {operands}{tail})({names})"
+        return Written(text, called, tuple(places[name] for name in called))
     equations = []
     for node in reversed(nodes):
         inputs = ", ".join(labels[name] for name in node.inputs)
@@ -103,7 +103,7 @@ def _canonical(graph: Graph, step: Step, places: dict[str, Place]) -> tuple[list
         if not place.shape:
             places[name] = place.reshaped((1,))
     for node in nodes:
-        if node.op in WINDOWS and node.groups > 1:
+        if node.groups > 1:
             return _grouped(nodes, node, graph, places)
         if node.op == "Matmul":
             return nodes, _matrices(graph, node, nodes, places)
@@ -128,8 +128,8 @@ def _windowed(node: Node, places: dict[str, Place]) -> Node:
         reach = dilation[number] * (window[number] - 1) + 1
         windows = out[dim] if out else (size + low + high - reach) // stride[number] + 1
         high = stride[number] * (windows - 1) + reach - low - size
-        if node.op in ("MaxPool", "AvgPool"):
-            # Padding of pools is no memory; rows that no window reaches are left out.
+        if node.op in ("MaxPool", "AvgPool", "Conv3d"):
+            # Their padding is no memory; rows that no window reaches are left out.
             after[dim], kept[number], kept[count + number] = min(high, 0), low, max(high, 0)
         else:
             before[dim], after[dim] = low, high
@@ -159,7 +159,7 @@ def _grouped(
         places[name] = _reshaped(name, place, split if len(split) == 5 else (*split[:-1], 1, split[-1]))
     items = conv.parameters.items()
     given = {name: (1, *value) if isinstance(value, tuple) and len(value) == 1 else value for name, value in items}
-    grouped = attrs.evolve(conv, op="GroupedConv", parameters=given)
+    grouped = attrs.evolve(conv, op=f"Grouped{conv.op.removesuffix('1d')}", parameters=given)
     return [grouped if node is conv else node for node in nodes], places
 
 

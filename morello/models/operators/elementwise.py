@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial, reduce
 
-import numpy as np
-
+from morello.ir.dtypes import BOOL
 from morello.ir.ops.base import Value
 from morello.models.building import Builder, Source, Unsupported, translates
 
@@ -27,8 +27,13 @@ _SAME = {
     "Softplus": "Softplus",
     "Mish": "Mish",
     "HardSwish": "HardSwish",
-    "Selu": "Selu",
+    "Reciprocal": "Reciprocal",
     "Not": "Not",
+}
+#: Functions with one parameter: the operation and its parameter, the attribute and its default.
+_WITH_PARAMETER = {
+    "LeakyRelu": ("LeakyRelu", "by", "alpha", 0.01),
+    "Elu": ("Elu", "by", "alpha", 1.0),
 }
 _BINARY = {
     "Add": "Add",
@@ -46,7 +51,6 @@ _BINARY = {
     "And": "And",
     "Or": "Or",
     "Xor": "Xor",
-    "PRelu": "PRelu",
     "Pow": "Pow",
 }
 
@@ -58,14 +62,10 @@ def _unary(op: str, make: Builder, node: Source) -> None:
 def _binary(op: str, make: Builder, node: Source) -> None:
     """Translate a function of two tensors, or of several one after another."""
     *first, last = node.inputs
-
-    def both(one: str, other: str) -> str:
-        return make.node(op, one, other, shape=np.broadcast_shapes(make.shape(one), make.shape(other)))
-
-    if not first:
-        make.node("Move", last, to=node.outputs[0])
+    if first:
+        make.node(op, reduce(partial(make.node, op), first), last, to=node.outputs[0])
     else:
-        make.node(op, reduce(both, first), last, to=node.outputs[0])
+        make.reshape(last, make.shape(last), node.outputs[0])
 
 
 for _name, _op in _SAME.items():
@@ -74,31 +74,106 @@ for _name, _op in _BINARY.items():
     translates(_name)(partial(_binary, _op))
 
 
+@translates(*_WITH_PARAMETER)
+def _with_parameter(make: Builder, node: Source) -> None:
+    op, parameter, attribute, default = _WITH_PARAMETER[node.op]
+    given = {parameter: float(node.get(attribute, default))}
+    make.node(op, node.inputs[0], to=node.outputs[0], given=given)
+
+
+@translates("Selu")
+def _selu(make: Builder, node: Source) -> None:
+    alpha, gamma = node.get("alpha", 1.67326319217681884765625), node.get("gamma", 1.05070102214813232421875)
+    elu = make.node("Elu", node.inputs[0], given={"by": float(alpha)})
+    make.scaled(elu, gamma, node.outputs[0])
+
+
+@translates("Swish")
+def _swish(make: Builder, node: Source) -> None:
+    source, alpha = node.inputs[0], node.get("alpha", 1.0)
+    if alpha == 1:
+        make.node("Silu", source, to=node.outputs[0])
+    else:
+        make.node("Mul", source, make.node("Sigmoid", make.scaled(source, alpha)), to=node.outputs[0])
+
+
+@translates("Mean")
+def _mean(make: Builder, node: Source) -> None:
+    make.scaled(reduce(partial(make.node, "Add"), node.inputs), 1 / len(node.inputs), node.outputs[0])
+
+
+@translates("PRelu")
+def _prelu(make: Builder, node: Source) -> None:
+    source, slope = node.inputs
+    if make.rank(slope) == 1 and make.rank(source) > 2 and make.shape(slope) == make.shape(source)[1:2]:
+        # Up to version 6, slopes are those of channels.
+        slope = make.reshape(slope, (-1, *[1] * (make.rank(source) - 2)))
+    make.node("PRelu", source, slope, to=node.outputs[0])
+
+
+@translates("Sign")
+def _sign(make: Builder, node: Source) -> None:
+    source = node.inputs[0]
+    zero = make.number(0, source)
+    dtype = make.tensors[source].dtype
+    above, below = (
+        make.node("Move", make.node(op, source, zero, dtype=BOOL), dtype=dtype) for op in ("Greater", "Less")
+    )
+    make.node("Sub", above, below, to=node.outputs[0])
+
+
+@translates("IsNaN")
+def _is_nan(make: Builder, node: Source) -> None:
+    make.node("NotEqual", node.inputs[0], node.inputs[0], to=node.outputs[0])
+
+
+@translates("IsInf")
+def _is_inf(make: Builder, node: Source) -> None:
+    source, above, below = node.inputs[0], node.get("detect_positive", 1), node.get("detect_negative", 1)
+    if not above and not below:
+        raise Unsupported("neither of the infinities")
+    size = make.node("Abs", source) if above and below else source
+    make.node("Equal", size, make.number(math.inf if above else -math.inf, source), to=node.outputs[0])
+
+
+@translates("Where")
+def _where(make: Builder, node: Source) -> None:
+    make.node("Where", *node.inputs, to=node.outputs[0])
+
+
 @translates("Identity", "Dropout")
 def _identity(make: Builder, node: Source) -> None:
     if any(node.outputs[1:]):
         raise Unsupported("a mask of dropout")
+    if node.input(2) and make.value(node.inputs[2], "the mode of dropout").item():
+        raise Unsupported("dropout in training")
     make.reshape(node.inputs[0], make.shape(node.inputs[0]), node.outputs[0])
 
 
-@translates("Cast")
+@translates("Cast", "CastLike")
 def _cast(make: Builder, node: Source) -> None:
-    make.node("Move", node.inputs[0], to=node.outputs[0])
+    source, to = node.inputs[0], node.outputs[0]
+    if make.tensors[source].dtype == make.tensors[to].dtype:
+        make.reshape(source, make.shape(source), to)
+    else:
+        make.node("Move", source, to=to)
 
 
 @translates("Clip")
 def _clip(make: Builder, node: Source) -> None:
-    given = {"low": node.get("min"), "high": node.get("max")}
-    for number, name in enumerate(("low", "high"), start=1):
-        if node.input(number):
-            given[name] = make.value(node.input(number), f"a limit ({name})").item()
-    limits: dict[str, Value] = {key: float(one) for key, one in given.items() if one is not None}
-    make.node("Clip", node.inputs[0], to=node.outputs[0], given=limits)
-
-
-@translates("LeakyRelu")
-def _leaky(make: Builder, node: Source) -> None:
-    make.node("LeakyRelu", node.inputs[0], to=node.outputs[0], given={"by": float(node.get("alpha", 0.01))})
+    source, to, dtype = node.inputs[0], node.outputs[0], make.tensors[node.inputs[0]].dtype
+    names = {"low": node.input(1), "high": node.input(2)}
+    if dtype.is_float and all(not name or make.tensors[name].value is not None for name in names.values()):
+        given = {"low": node.get("min"), "high": node.get("max")}
+        given |= {key: make.value(name, key).item() for key, name in names.items() if name}
+        limits: dict[str, Value] = {key: float(one) for key, one in given.items() if one is not None}
+        make.node("Clip", source, to=to, given=limits)
+        return
+    bounds = [(op, name) for op, name in zip(("Maximum", "Minimum"), names.values(), strict=True) if name]
+    for op, name in bounds:
+        source = make.node(op, source, name, to=to if name == bounds[-1][1] and op == bounds[-1][0] else "")
+    if not bounds:
+        make.reshape(source, make.shape(source), to)
 
 
 @translates("HardSigmoid")

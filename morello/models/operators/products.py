@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from morello.models.building import Builder, Source, translates
+from functools import reduce
+from math import prod
+
+from morello.models.building import Builder, Source, Unsupported, translates
 
 
 @translates("MatMul")
@@ -39,3 +42,64 @@ def _gemm(make: Builder, node: Source) -> None:
     if beta != 1:
         third = make.node("Scale", third, shape=make.shape(third), given={"by": float(beta)})
     make.node("Add", found, third, to=node.outputs[0])
+
+
+@translates("Einsum")
+def _einsum(make: Builder, node: Source) -> None:
+    left, _, out = node.get("equation").replace(" ", "").partition("->")
+    spare = "".join(chr(ord("\u0100") + number) for number in range(32))
+    terms, arrow = left.split(","), "->" in node.get("equation")
+    rank = max(
+        (make.rank(name) - len(one) + 3 for name, one in zip(node.inputs, terms, strict=True) if "..." in one),
+        default=0,
+    )
+    names = spare[:rank]
+    pairs = list[tuple[str, str]]()
+    for name, one in zip(node.inputs, terms, strict=True):
+        own = make.rank(name) - len(one) + 3
+        pairs.append((name, one.replace("...", names[rank - own :] if "..." in one else "")))
+    letters = "".join(one for _, one in pairs)
+    if not arrow:
+        out = "..." * bool(rank) + "".join(sorted(one for one in {*letters} - {*names} if letters.count(one) == 1))
+    out = out.replace("...", names)
+    if any(len({*one}) != len(one) for _, one in pairs):
+        raise Unsupported("a diagonal")
+
+    def both(one: tuple[str, str], other: tuple[str, str], kept: str) -> tuple[str, str]:
+        (left, a), (right, b) = _summed(make, *one, other[1] + kept), _summed(make, *other, one[1] + kept)
+        sizes = dict(zip(b, make.shape(right), strict=True)) | dict(zip(a, make.shape(left), strict=True))
+        batch = [letter for letter in a if letter in b and letter in kept]
+        inner = [letter for letter in a if letter in b and letter not in kept]
+        rows, columns = ([letter for letter in each if letter not in batch + inner] for each in (a, b))
+        left = _ordered(make, left, a, (batch, rows, inner))
+        right = _ordered(make, right, b, (batch, inner, columns))
+        groups = (batch, rows, columns)
+        found = make.node("Matmul", left, right, shape=[prod(sizes[letter] for letter in each) for each in groups])
+        made = [*batch, *rows, *columns]
+        return make.reshape(found, [sizes[letter] for letter in made]), "".join(made)
+
+    found = pairs[0]
+    for number, other in enumerate(pairs[1:], start=2):
+        found = both(found, other, out + "".join(one for _, one in pairs[number:]))
+    name, letters = _summed(make, *found, out)
+    make.view("transpose", name, [letters.index(letter) for letter in out], node.outputs[0])
+
+
+def _summed(make: Builder, name: str, letters: str, kept: str) -> tuple[str, str]:
+    """Return a tensor and its letters, without those that are not kept: sums along them."""
+    dims = tuple(at for at, letter in enumerate(letters) if letter not in kept)
+    if not dims:
+        return name, letters
+    shape = make.shape(name)
+    sums = make.node(
+        "Sum", name, shape=[1 if at in dims else size for at, size in enumerate(shape)], given={"dim": dims}
+    )
+    left = [at for at in range(len(shape)) if at not in dims]
+    return make.reshape(sums, [shape[at] for at in left]), "".join(letters[at] for at in left)
+
+
+def _ordered(make: Builder, name: str, letters: str, groups: tuple[list[str], ...]) -> str:
+    """Return a tensor with one dimension for each group of letters."""
+    moved = make.view("transpose", name, [letters.index(letter) for letter in reduce(list.__add__, groups)])
+    sizes = dict(zip(letters, make.shape(name), strict=True))
+    return make.reshape(moved, [prod(sizes[letter] for letter in each) for each in groups])
