@@ -15,7 +15,7 @@ from morello.codegen.reserved import hides, spelled
 from morello.errors import EmitError
 from morello.ir.program import Parameter
 from morello.kernels.target import Target
-from morello.models.arena import ALIGNMENT, Arena, placed, rounded
+from morello.models.arena import ALIGNMENT, Arena, placed
 from morello.models.places import Buffer, Image, Place
 from morello.models.plan import Call, Plan
 from morello.models.weights import Weights, weights_of
@@ -26,12 +26,11 @@ _BORDER = """\
 static void border(char *at, size_t outer, size_t rows, size_t columns, size_t pixel,
                    size_t top, size_t left, size_t bottom, size_t right) {
     for (size_t image = 0; image < outer; ++image, at += rows * columns * pixel) {
-        memset(at, 0, top * columns * pixel);
-        for (size_t row = top; row < rows - bottom; ++row) {
-            memset(at + row * columns * pixel, 0, left * pixel);
-            memset(at + ((row + 1) * columns - right) * pixel, 0, right * pixel);
-        }
-        memset(at + (rows - bottom) * columns * pixel, 0, bottom * columns * pixel);
+        /* The end of a row and the start of the next one are one range. */
+        memset(at, 0, (top * columns + left) * pixel);
+        for (size_t row = top + 1; row < rows - bottom; ++row)
+            memset(at + (row * columns - right) * pixel, 0, (left + right) * pixel);
+        memset(at + ((rows - bottom) * columns - right) * pixel, 0, (bottom * columns + right) * pixel);
     }
 }
 """
@@ -94,14 +93,18 @@ class ModelProgram:
 
     @cached_property
     def arena(self) -> Arena:
-        """Return the places of all buffers of the arena."""
-        lives = self.plan.buffers
-        return placed({one: one.bytes for one in lives}, lives)
+        """Return the places of all buffers, and of the workspace of each call, by its number."""
+        buffers = self.plan.buffers
+        each = zip(*(one.kernels for one in self.variants), strict=True)
+        needed = (max(kernel.program.workspace for kernel in kernels) for kernels in each)
+        calls = {number: size for number, size in enumerate(needed) if size}
+        sizes: dict[Buffer | int, int] = {**{one: one.bytes for one in buffers}, **calls}
+        return placed(sizes, {**buffers, **{number: (number, number) for number in calls}})
 
     @cached_property
     def workspace(self) -> int:
-        """Return the bytes of the workspace: the arena, then that of the kernels."""
-        return rounded(self.arena.size) + max((rounded(one.program.workspace) for one in self.all_kernels), default=0)
+        """Return the bytes of the workspace: those of the arena."""
+        return self.arena.size
 
     @cached_property
     def _weights(self) -> Weights:
@@ -208,7 +211,7 @@ class ModelProgram:
             births.setdefault(first, []).append(buffer)
         for number, (call, kernel) in enumerate(zip(self.plan.calls, variant.kernels, strict=True)):
             lines += [self._border(buffer) for buffer in births.get(number, ()) if _bordered(buffer.image)]
-            lines.append(self._call(call, kernel))
+            lines.append(self._call(number, call, kernel))
         # Models of few inputs and constants use none of some.
         lines += [f"    (void){one};" for one in ("arena", "weights", "inputs", "outputs")]
         return "\n".join([*lines, ""])
@@ -220,7 +223,7 @@ class ModelProgram:
         numbers = ", ".join(map(str, (*sizes, image.top, image.left, image.bottom, image.right)))
         return f"    border(arena + {self.arena.starts[buffer]}, {numbers});"
 
-    def _call(self, call: Call, kernel: Kernel) -> str:
+    def _call(self, number: int, call: Call, kernel: Kernel) -> str:
         """Return the call of a kernel."""
         program = kernel.program
         given: list[str] = []
@@ -229,7 +232,7 @@ class ModelProgram:
             form = form_of(one.tensor)
             given += [str(place.strides[axis]) for axis in form.order[: form.free]] if one.strides else []
         if program.workspace:
-            given.append(f"arena + {rounded(self.arena.size)}")
+            given.append(f"arena + {self.arena.starts[number]}")
         about = _comment(f"{call.step.name}: {call.step}")
         return f"    /* {about} */\n    {program.name}({', '.join(given)});"
 

@@ -62,7 +62,8 @@ def _bytes(plan: Plan, place: Place, one: Parameter, kernel: Kernel) -> bytes:
     if _is_packed(one, kernel):
         strides = [flat.itemsize * each for each in place.strides]
         flat = pack(np.ascontiguousarray(as_strided(flat[place.start :], place.shape, strides)), one.tensor)
-    return flat.tobytes()
+    # An array in another order of dimensions has the logical shape: its values are taken as they are in memory.
+    return flat.ravel(order="K").tobytes()
 
 
 def _is_packed(one: Parameter, kernel: Kernel) -> bool:

@@ -39,6 +39,16 @@ def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compi
     check(Registry.of(x86=plugin), plugin.target, schedules, compiler)
 
 
+@pytest.mark.parametrize("layout", ["chwn", "layout[2, 3, 1, 0]"])
+def test_columns_and_channels_side_by_side_are_one_loop(layout: str) -> None:
+    spec = f"Conv[stride=2](1×8×3×1×4×5×5, (f32, L1, nhwc), (f32, L1, {layout}), (f32, L1, nhwc), serial)"
+    goal = api.goal(spec, target="x86_avx2", registry=Registry.of(x86=AVX2)).apply("select ConvTile")
+    loops = [line.strip() for line in goal.program.source.splitlines() if "for (ptrdiff_t turn" in line]
+    counts = [int(line.split(";")[1].rsplit(" ", 1)[1]) for line in loops]
+    # Rows of 15 values, or channels of rows: steps of the innermost loop are none of these.
+    assert counts == ([5] if layout != "chwn" else [3, 5])
+
+
 @pytest.mark.parametrize(
     ("spec", "kernel"),
     [

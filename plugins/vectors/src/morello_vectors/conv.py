@@ -48,14 +48,34 @@ def _summed(spec: LogicalSpec) -> list[int]:
 
 
 def _loops(spec: LogicalSpec, site: KernelSite, by_filters: bool) -> list[OuterLoop]:
-    """Return the loops along summed dimensions, with the strides of image and filters; at least one."""
+    """Return the loops along summed dimensions, with the strides of image and filters; at least one.
+
+    Two of them are one where both sides go on as within the inner one: along columns and channels of a row, if channels
+    lie side by side.
+    """
     op, (image, filters) = _conv(spec), (site.operand(0), site.operand(1))
     apart = {1: 1, 2: op.dilations[0], 3: op.dilations[1]}
     loops: list[OuterLoop] = []
     for dim in _summed(spec):
         steps = image.stride(dim) * apart[dim], filters.stride(dim)
-        loops.append(OuterLoop(int(spec.shape[_SUMMED[dim]]), *(steps if by_filters else steps[::-1])))
+        loop = OuterLoop(int(spec.shape[_SUMMED[dim]]), *(steps if by_filters else steps[::-1]))
+        if loops and (loops[-1].lhs, loops[-1].rhs) == (loop.lhs * loop.count, loop.rhs * loop.count):
+            loop = attrs.evolve(loop, count=loop.count * loops.pop().count)
+        loops.append(loop)
     return loops or [OuterLoop(1)]
+
+
+def _joined(spec: LogicalSpec) -> bool:
+    """Return True if columns and channels of a row are one loop, as far as the states of operands tell."""
+    image, filters = spec.states[:2]
+    rows, own = ([one.dim for one in (state.layout or Layout(())).dims] for state in (image, filters))
+    return (
+        _conv(spec).dilations[1] == 1
+        and rows[-2:] == [_COLUMN, _CHANNEL]
+        and image.contig >= 2
+        and own[-3:] == [_COLUMN, _CHANNEL, _FILTER]
+        and filters.contig >= 3
+    )
 
 
 def beside(dim: int) -> Callable[[OperandState], bool]:
@@ -122,7 +142,7 @@ class _Tiles:
     def _writing(self, spec: LogicalSpec, machine: Machine) -> Taken:
         """Return what the output takes, and the loops around the innermost one."""
         turns: Num = 1
-        for dim in _summed(spec)[:-1]:
+        for dim in _summed(spec)[: -2 if _joined(spec) else -1]:
             turns = turns * spec.shape[_SUMMED[dim]]
         stream, friction = self._cycles(machine).writing(spec)
         return stream, friction + (turns - 1) * _TURN
@@ -139,6 +159,7 @@ class _Tiles:
             lanes=self._lanes(site.spec, site),
             accumulate=op.accumulate,
             fresh=site.fresh,
+            overlap=self.by_filters and int(shape[_FW]) > op.strides[1],
             around=tuple(around),
         )
         if self.by_filters:

@@ -61,8 +61,9 @@ class TilePrinter:
     `accumulate`. The last vector of a row may be narrower; values behind it are neither read nor written.
 
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
-    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Steps are repeated in the loops
-    `around` them, outermost first. Of the steps `in_rounds`, only those in `span` count, if it is given.
+    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Rows of the left-hand side that
+    `overlap` share values, which each step reads anew. Steps are repeated in the loops `around` them, outermost first.
+    Of the steps `in_rounds`, only those in `span` count, if it is given.
     """
 
     rows: int
@@ -73,6 +74,7 @@ class TilePrinter:
     fresh: Callable[[str], str]
     alone: bool = True
     fetches: bool = False
+    overlap: bool = False
     around: tuple[OuterLoop, ...] = ()
     span: Span | None = None
 
@@ -267,6 +269,12 @@ class TilePrinter:
             yield f"{indent}{'const ' * (not pinned)}{lanes.factors} {factor} = {loaded};"
             # Or gcc 12 loads it again for each row.
             yield from (f"{indent}{line}" for line in lanes.pinned(factor) if pinned)
+        if self.overlap:
+            # Or gcc holds values for other rows and steps, in more registers than there are.
+            own = self.fresh(f"{lhs.pointer}_step")
+            yield f"{indent}const {lanes.types[0].c_name} *{own} = {lhs.pointer};"
+            yield f'{indent}__asm__ volatile("" : "+r"({own}));'
+            lhs = attrs.evolve(lhs, pointer=own)
         elements: Elements = {**(ready or {})}
         yield from (f"{indent}{line}" for line in self._elements_along_rows(lhs, step, elements))
         for row, each in enumerate(sums):

@@ -1,0 +1,151 @@
+"""The light models of the package onnx with random weights, and graphs as functions of torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from morello.models.graph import Graph, Node, View
+
+NAMES = (
+    "squeezenet",
+    "shufflenet",
+    "resnet50",
+    "inception_v1",
+    "inception_v2",
+    "densenet121",
+    "bvlc_alexnet",
+    "zfnet512",
+    "vgg19",
+)
+
+
+def light_model(name: str) -> Path:
+    """Return the file of a light model with random weights, which is made once in the folder for temporary files."""
+    import onnx
+
+    path = Path(tempfile.gettempdir(), f"morello-light-{name}.onnx")
+    if path.exists():
+        return path
+    package = importlib.util.find_spec("onnx")
+    assert package
+    assert package.origin
+    model = onnx.load(Path(package.origin).parent / f"backend/test/data/light/light_{name}.onnx")
+    random, graph = np.random.default_rng(0), model.graph
+    sizes = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    nodes = []
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape" and node.input[0] in sizes:
+            shape = tuple(map(int, sizes[node.input[0]]))
+            # Sums of products, and sums of these in residual blocks, keep about the same size.
+            value = random.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))
+            value = value if len(shape) > 1 else 0.15 + 0.3 * random.random(shape)
+            graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), node.output[0]))
+        else:
+            nodes.append(node)
+    used = {name for node in nodes for name in node.input}
+    kept = [one for one in graph.initializer if one.name in used]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    # Older versions list the weights among the inputs.
+    model.ir_version = max(model.ir_version, 4)
+    constants = {one.name for one in graph.initializer}
+    inputs = [one for one in graph.input if one.name not in constants]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    partial = path.with_suffix(".part")
+    onnx.save(model, partial)
+    partial.rename(path)
+    return path
+
+
+def torch_function(graph: Graph) -> Callable[..., Any]:
+    """Return a graph of nodes as a function of torch. Raises KeyError for an operation without one here."""
+    import torch
+    from torch.nn import functional
+
+    def windowed(node: Node) -> dict[str, Any]:
+        given = node.parameters
+        assert isinstance(given["padding"], tuple)
+        count = len(given["padding"]) // 2
+        low, high = given["padding"][:count], given["padding"][count:]
+        return {"stride": given["stride"], "padding": low} | {"border": None if low == high else (low, high)}
+
+    def conv(node: Node, image: Any, filters: Any) -> Any:
+        given = windowed(node)
+        image, given["padding"] = _bordered(functional, image, given, 0.0)
+        return functional.conv2d(
+            image, filters, None, given["stride"], given["padding"], node.parameters["dilation"], node.groups
+        )
+
+    def max_pool(node: Node, image: Any) -> Any:
+        given = windowed(node)
+        image, padding = _bordered(functional, image, given, -math.inf)
+        return functional.max_pool2d(image, node.parameters["window"], given["stride"], padding)
+
+    def mean_pool(node: Node, image: Any) -> Any:
+        given = windowed(node)
+        counted = bool(node.parameters["count_include_pad"])
+        image, padding = _bordered(functional, image, given, 0.0)
+        return functional.avg_pool2d(
+            image, node.parameters["window"], given["stride"], padding, count_include_pad=counted
+        )
+
+    def norm(node: Node, image: Any) -> Any:
+        alpha, beta, k = (float(node.parameters[one]) for one in ("alpha", "beta", "k"))  # type: ignore[arg-type]
+        return functional.local_response_norm(image, int(node.parameters["size"]), alpha, beta, k)  # type: ignore[call-overload]
+
+    functions: dict[str, Callable[..., Any]] = {
+        "Conv": conv,
+        "MaxPool": max_pool,
+        "AvgPool": mean_pool,
+        "LocalResponseNorm": norm,
+        "Matmul": lambda _, a, b: a @ b,
+        "Add": lambda _, a, b: a + b,
+        "Mul": lambda _, a, b: a * b,
+        "Relu": lambda _, a: torch.relu(a),
+        "Softmax": lambda _, a: torch.softmax(a, -1),
+        "Mean": lambda node, a: a.mean(node.parameters["dim"], keepdim=True),
+        "Concat": lambda node, *all_of: torch.cat(all_of, node.parameters["dim"]),
+    }
+    views: dict[str, Callable[..., Any]] = {
+        "reshape": lambda a, given: a.reshape(given),
+        "transpose": lambda a, given: a.permute(given),
+        "slice": lambda a, given: a[given],
+        "expand": lambda a, given: a.expand(given),
+    }
+    for part in graph.parts:
+        if isinstance(part, Node) and part.op not in functions:
+            raise KeyError(part.op)
+    constants = {name: torch.from_numpy(one.value) for name, one in graph.tensors.items() if one.value is not None}
+
+    def call(*arrays: Any) -> Any:
+        found = {**constants, **dict(zip(graph.inputs, arrays, strict=True))}
+        for part in graph.parts:
+            given = [found[name] for name in part.inputs]
+            if isinstance(part, View):
+                found[part.output] = views[part.kind](given[0], part.given)
+            else:
+                assert isinstance(part, Node)
+                found[part.outputs[0]] = functions[part.op](part, *given)
+        return found[graph.outputs[0]]
+
+    return call
+
+
+def _bordered(functional: Any, image: Any, given: dict[str, Any], value: float) -> tuple[Any, Any]:
+    """Return an image with the border that torch cannot add itself, and the padding that it can."""
+    border = given.pop("border")
+    if border is None:
+        return image, given["padding"]
+    low, high = border
+    sizes = [size for pair in zip(reversed(low), reversed(high), strict=True) for size in pair]
+    return functional.pad(image, sizes, value=value), 0

@@ -1,0 +1,248 @@
+"""Measure models compared with ONNX Runtime and torch.
+
+    python benchmarks/models.py [MODEL]... [--target NAME] [--threads N] [--seconds S] [--expansions N] [--db FILE]
+                                [--json]
+
+MODEL is a file, or the name of a light model of the package onnx, which gets random weights; all of them by default.
+Each runner is a process of its own; they run in turn until the time is up. With one thread, all are timed by the CPU
+time of their thread; else by wall-clock time, and ours uses one all the same. Reported are the least times of a call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from harness.commands import run
+from harness.light import NAMES, light_model
+
+Call: TypeAlias = Callable[[], np.ndarray]
+#: How often each runner is measured at least.
+_ROUNDS = 7
+_MIB = 1 << 20
+
+
+@attrs.frozen
+class Options:
+    """What the runners are given."""
+
+    target: str
+    threads: int
+    expansions: int
+    db: str
+
+
+def _inputs(graph: Any) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    tensors = (graph.tensors[name] for name in graph.inputs)
+    return {one.name: random.standard_normal(one.shape).astype(one.dtype.numpy) for one in tensors}
+
+
+def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
+    from morello.models.model import CompiledModel, program_of
+    from morello.models.onnx import from_onnx
+    from morello.models.passes import simplified
+
+    begin = time.process_time()
+    graph = from_onnx(path)
+    program = program_of(simplified(graph), options.target, options.db or None, options.expansions)
+    seconds = time.process_time() - begin
+    model, arrays = CompiledModel(program), [*_inputs(graph).values()]
+    costs = [(kernel.cost, kernel.cost == kernel.lower_bound) for kernel in program.kernels]
+    facts = {
+        "search_seconds": seconds,
+        "proven": sum(cost for cost, proven in costs if proven) / sum(cost for cost, _ in costs),
+        "arena": program.arena.size,
+        "least_arena": program.arena.least,
+        "weights": len(program.weights),
+    }
+    return lambda: model(*arrays), facts
+
+
+def _onnxruntime(path: str, options: Options) -> tuple[Call, dict[str, float]]:
+    import onnxruntime
+
+    from morello.models.onnx import from_onnx
+
+    given = onnxruntime.SessionOptions()
+    given.intra_op_num_threads, given.inter_op_num_threads = options.threads, 1
+    given.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = onnxruntime.InferenceSession(path, given, providers=["CPUExecutionProvider"])
+    arrays = _inputs(from_onnx(path))
+    return lambda: session.run(None, arrays)[0], {}
+
+
+def _torch(path: str, options: Options, compiled: bool = False) -> tuple[Call, dict[str, float]]:
+    import torch
+
+    from harness.light import torch_function
+    from morello.models.onnx import from_onnx
+
+    torch.set_num_threads(options.threads)
+    graph = from_onnx(path)
+    function = torch_function(graph)
+    function = torch.compile(function) if compiled else function
+    arrays = [torch.from_numpy(one) for one in _inputs(graph).values()]
+
+    def call() -> np.ndarray:
+        with torch.inference_mode():
+            return function(*arrays).numpy()
+
+    return call, {}
+
+
+def _inductor(path: str, options: Options) -> tuple[Call, dict[str, float]]:
+    return _torch(path, options, compiled=True)
+
+
+RUNNERS: Mapping[str, Callable[[str, Options], tuple[Call, dict[str, float]]]] = {
+    "Morello": _ours,
+    "ONNX Runtime": _onnxruntime,
+    "torch": _torch,
+    "inductor": _inductor,
+}
+
+
+def _work(pipe: Connection, runner: str, path: str, options: Options) -> None:
+    """Prepare a runner, and time a call at each request."""
+    try:
+        call, facts = RUNNERS[runner](path, options)
+        pipe.send((call(), facts))
+    except (ImportError, KeyError) as error:
+        pipe.send((None, f"not offered: {error}"))
+        return
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
+    while pipe.recv():
+        call()
+        begin = clock()
+        call()
+        pipe.send(clock() - begin)
+
+
+@attrs.frozen
+class Result:
+    """One runner on one model: seconds of calls, or why there are none."""
+
+    model: str
+    runner: str
+    seconds: tuple[float, ...] = ()
+    why: str = ""
+    #: The largest difference to the result of ONNX Runtime, as a part of the largest value.
+    error: float = 0.0
+    facts: Mapping[str, float] = attrs.field(factory=dict[str, float])
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+
+def measure(model: str, path: str, options: Options, seconds: float, runners: Iterable[str] = RUNNERS) -> list[Result]:
+    """Time runners in turn for about `seconds` in total."""
+    context = multiprocessing.get_context("spawn")
+    os.environ |= {f"{one}_NUM_THREADS": str(options.threads) for one in ("OMP", "MKL", "OPENBLAS")}
+    pipes: dict[str, Connection] = {}
+    answers: dict[str, Any] = {}
+    for runner in runners:
+        pipes[runner], other = context.Pipe()
+        context.Process(target=_work, args=(other, runner, path, options), daemon=True).start()
+        other.close()
+        try:
+            answers[runner] = pipes[runner].recv()
+        except EOFError:
+            answers[runner] = None, "failed"
+    ready = [runner for runner in pipes if answers[runner][0] is not None]
+    times: dict[str, list[float]] = {runner: [] for runner in pipes}
+    end = time.monotonic() + seconds
+    while ready and (len(times[ready[0]]) < _ROUNDS or time.monotonic() < end):
+        for runner in ready:
+            pipes[runner].send(True)
+            times[runner].append(pipes[runner].recv())
+    for runner in ready:
+        pipes[runner].send(False)
+    peer = answers.get("ONNX Runtime", (None, ""))[0]
+    found = []
+    for runner, (output, facts) in answers.items():
+        if output is None:
+            found.append(Result(model, runner, why=facts))
+        else:
+            error = 0.0 if peer is None else float(np.abs(output - peer).max() / np.abs(peer).max())
+            found.append(Result(model, runner, tuple(times[runner]), "", error, facts))
+    return found
+
+
+def table(results: Iterable[Result], runners: Iterable[str] = RUNNERS) -> Table:
+    """Return the table of models, those with the least ratio to ONNX Runtime first."""
+    models: dict[str, dict[str, Result]] = {}
+    for one in results:
+        models.setdefault(one.model, {})[one.runner] = one
+    titles = ["ratio", "search", "proven", "arena (least)", "weights", "difference"]
+    shown = Table("model", *[f"{one}, ms" for one in runners], *titles)
+
+    def milliseconds(one: Result | None) -> str:
+        return f"{1e3 * one.best:,.2f}" if one and one.seconds else "-"
+
+    for name, found in sorted(models.items(), key=lambda item: ratio(item[1])):
+        ours, facts = found["Morello"], found["Morello"].facts
+        row = [name, *(milliseconds(found.get(one)) for one in runners), f"{ratio(found):.2f}"]
+        if facts:
+            row += [f"{facts['search_seconds']:.0f} s", f"{100 * facts['proven']:.0f} %"]
+            row += [f"{facts['arena'] / _MIB:.2f} ({facts['least_arena'] / _MIB:.2f}) MiB"]
+            row += [f"{facts['weights'] / _MIB:.1f} MiB", f"{ours.error:.0e}"]
+        shown.add_row(*row)
+    return shown
+
+
+def ratio(found: Mapping[str, Result]) -> float:
+    """Return the time of ONNX Runtime divided by ours; NaN without one of them."""
+    ours, peer = found.get("Morello"), found.get("ONNX Runtime")
+    return peer.best / ours.best if ours and peer and ours.seconds and peer.seconds else math.nan
+
+
+@click.command()
+@click.argument("model", nargs=-1)
+@click.option("--target", metavar="NAME", default="x86_avx512", show_default=True)
+@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Of the peers.")
+@click.option("--seconds", metavar="S", type=click.FloatRange(0), default=10.0, show_default=True, help="A model.")
+@click.option("--expansions", metavar="N", type=click.IntRange(1), default=12_000_000, show_default=True)
+@click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
+@click.option("--runner", metavar="NAME", multiple=True, type=click.Choice([*RUNNERS]), help="Only this; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def main(
+    model: tuple[str, ...],
+    target: str,
+    threads: int,
+    seconds: float,
+    expansions: int,
+    db: str,
+    runner: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Time models in turn with other runners."""
+    console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, db)
+    results: list[Result] = []
+    for one in model or NAMES:
+        path = one if one.endswith(".onnx") else str(light_model(one))
+        results += measure(Path(one).stem, path, options, seconds, runner or RUNNERS)
+    console.print(table(results, runner or RUNNERS))
+    for each in results:
+        if each.why:
+            console.print(f"{each.model}, {each.runner}: {each.why}")
+    if as_json:
+        print(json.dumps([attrs.asdict(one) for one in results]))
+
+
+if __name__ == "__main__":
+    run(main)
