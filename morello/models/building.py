@@ -1,4 +1,4 @@
-"""What translates a node of a framework to nodes and views of a graph."""
+"""Translate the nodes of a framework to nodes and views of a graph."""
 
 from __future__ import annotations
 
