@@ -1,7 +1,7 @@
 """Measure models compared with ONNX Runtime and torch.
 
-    python benchmarks/models.py [MODEL]... [--target NAME] [--threads N] [--seconds S] [--expansions N] [--db FILE]
-                                [--json]
+    python benchmarks/models.py [MODEL]... [--target NAME] [--threads N] [--seconds S] [--expansions N] [--jobs N]
+                                [--db FILE] [--runner NAME]... [--json]
 
 MODEL is a file, or the name of a light model of the package onnx, which gets random weights; all of them by default.
 Each runner is a process of its own; they run in turn until the time is up. With one thread, all are timed by the CPU
@@ -42,6 +42,7 @@ class Options:
     target: str
     threads: int
     expansions: int
+    jobs: int
     db: str
 
 
@@ -52,18 +53,18 @@ def _inputs(graph: Any) -> dict[str, np.ndarray]:
 
 
 def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
-    from morello.models.model import CompiledModel, program_of
-    from morello.models.onnx import from_onnx
-    from morello.models.passes import simplified
+    import morello
 
     begin = time.process_time()
-    graph = from_onnx(path)
-    program = program_of(simplified(graph), options.target, options.db or None, options.expansions)
+    model = morello.compile_model(
+        path, target=options.target, db=options.db or None, expansions=options.expansions, jobs=options.jobs
+    )
     seconds = time.process_time() - begin
-    model, arrays = CompiledModel(program), [*_inputs(graph).values()]
-    costs = [(kernel.cost, kernel.cost == kernel.lower_bound) for kernel in program.kernels]
+    program, work = model.program, os.times()
+    arrays = [*_inputs(program.plan.graph).values()]
+    costs = [(kernel.cost, kernel.low >= kernel.cost) for kernel in program.kernels]
     facts = {
-        "search_seconds": seconds,
+        "search_seconds": seconds + work.children_user,
         "proven": sum(cost for cost, proven in costs if proven) / sum(cost for cost, _ in costs),
         "arena": program.arena.size,
         "least_arena": program.arena.least,
@@ -79,10 +80,15 @@ def _onnxruntime(path: str, options: Options) -> tuple[Call, dict[str, float]]:
 
     given = onnxruntime.SessionOptions()
     given.intra_op_num_threads, given.inter_op_num_threads = options.threads, 1
+    given.log_severity_level = 3
     given.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     session = onnxruntime.InferenceSession(path, given, providers=["CPUExecutionProvider"])
     arrays = _inputs(from_onnx(path))
-    return lambda: session.run(None, arrays)[0], {}
+
+    def call() -> np.ndarray:
+        return np.asarray(session.run(None, arrays)[0])
+
+    return call, {}
 
 
 def _torch(path: str, options: Options, compiled: bool = False) -> tuple[Call, dict[str, float]]:
@@ -157,7 +163,7 @@ def measure(model: str, path: str, options: Options, seconds: float, runners: It
     answers: dict[str, Any] = {}
     for runner in runners:
         pipes[runner], other = context.Pipe()
-        context.Process(target=_work, args=(other, runner, path, options), daemon=True).start()
+        context.Process(target=_work, args=(other, runner, path, options), daemon=False).start()
         other.close()
         try:
             answers[runner] = pipes[runner].recv()
@@ -217,6 +223,7 @@ def ratio(found: Mapping[str, Result]) -> float:
 @click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Of the peers.")
 @click.option("--seconds", metavar="S", type=click.FloatRange(0), default=10.0, show_default=True, help="A model.")
 @click.option("--expansions", metavar="N", type=click.IntRange(1), default=12_000_000, show_default=True)
+@click.option("--jobs", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Searches at once.")
 @click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
 @click.option("--runner", metavar="NAME", multiple=True, type=click.Choice([*RUNNERS]), help="Only this; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -226,12 +233,13 @@ def main(
     threads: int,
     seconds: float,
     expansions: int,
+    jobs: int,
     db: str,
     runner: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Time models in turn with other runners."""
-    console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, db)
+    console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, jobs, db)
     results: list[Result] = []
     for one in model or NAMES:
         path = one if one.endswith(".onnx") else str(light_model(one))

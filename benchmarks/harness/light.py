@@ -73,31 +73,28 @@ def torch_function(graph: Graph) -> Callable[..., Any]:
     from torch.nn import functional
 
     def windowed(node: Node) -> dict[str, Any]:
-        given = node.parameters
-        assert isinstance(given["padding"], tuple)
+        given: dict[str, Any] = {**node.parameters}
         count = len(given["padding"]) // 2
         low, high = given["padding"][:count], given["padding"][count:]
-        return {"stride": given["stride"], "padding": low} | {"border": None if low == high else (low, high)}
+        return {**given, "padding": low, "border": None if low == high else (low, high)}
 
     def conv(node: Node, image: Any, filters: Any) -> Any:
         given = windowed(node)
         image, given["padding"] = _bordered(functional, image, given, 0.0)
         return functional.conv2d(
-            image, filters, None, given["stride"], given["padding"], node.parameters["dilation"], node.groups
+            image, filters, None, given["stride"], given["padding"], given["dilation"], node.groups
         )
 
     def max_pool(node: Node, image: Any) -> Any:
         given = windowed(node)
         image, padding = _bordered(functional, image, given, -math.inf)
-        return functional.max_pool2d(image, node.parameters["window"], given["stride"], padding)
+        return functional.max_pool2d(image, given["window"], given["stride"], padding)
 
     def mean_pool(node: Node, image: Any) -> Any:
         given = windowed(node)
-        counted = bool(node.parameters["count_include_pad"])
+        counted = bool(given["count_include_pad"])
         image, padding = _bordered(functional, image, given, 0.0)
-        return functional.avg_pool2d(
-            image, node.parameters["window"], given["stride"], padding, count_include_pad=counted
-        )
+        return functional.avg_pool2d(image, given["window"], given["stride"], padding, count_include_pad=counted)
 
     def norm(node: Node, image: Any) -> Any:
         alpha, beta, k = (float(node.parameters[one]) for one in ("alpha", "beta", "k"))  # type: ignore[arg-type]
@@ -125,7 +122,9 @@ def torch_function(graph: Graph) -> Callable[..., Any]:
     for part in graph.parts:
         if isinstance(part, Node) and part.op not in functions:
             raise KeyError(part.op)
-    constants = {name: torch.from_numpy(one.value) for name, one in graph.tensors.items() if one.value is not None}
+    constants = {
+        name: torch.from_numpy(one.value.copy()) for name, one in graph.tensors.items() if one.value is not None
+    }
 
     def call(*arrays: Any) -> Any:
         found = {**constants, **dict(zip(graph.inputs, arrays, strict=True))}
