@@ -58,7 +58,7 @@ def light_model(name: str) -> Path:
     # Older versions list the weights among the inputs.
     model.ir_version = max(model.ir_version, 4)
     constants = {one.name for one in graph.initializer}
-    inputs = [one for one in graph.input if one.name not in constants]
+    inputs = [one for one in graph.input if one.name in used - constants]
     del graph.input[:]
     graph.input.extend(inputs)
     partial = path.with_suffix(".part")
