@@ -39,9 +39,10 @@ from morello.verify.reference import REFERENCE_NAME
 
 @attrs.frozen(eq=False)
 class PlannedModel:
-    """A model before its searches: its `goals` by the text of their Specs, for each target."""
+    """A model before its searches: its graph before any pass, and its `goals` by the text of their Specs by target."""
 
     name: str
+    source: Graph
     plan: Plan
     goals: Mapping[Target, Mapping[str, Goal]]
 
@@ -51,7 +52,7 @@ class PlannedModel:
         if name is not None:
             check_model_name(name)
         plan, several, name = plan_of(simplified(graph)), len(targets) > 1, name or c_name(graph.name)
-        return cls(name, plan, {one: goals_of(plan, name, one, f"_{one.c_name}" * several) for one in targets})
+        return cls(name, graph, plan, {one: goals_of(plan, name, one, f"_{one.c_name}" * several) for one in targets})
 
     @property
     def kernels(self) -> int:
@@ -83,8 +84,12 @@ class PlannedModel:
         store, budget = database(db), budget or default_budget()
         flat = [one for goals in self.goals.values() for one in goals.values()]
         budget = attrs.evolve(budget, expansions=budget.expansions and budget.expansions * len(self.goals))
-        made = iter(solved(flat, store, budget, jobs, progress))
-        found = {target: {text: next(made) for text in goals} for target, goals in self.goals.items()}
+        return self.with_goals(solved(flat, store, budget, jobs, progress))
+
+    def with_goals(self, goals: Sequence[Goal]) -> PlannedModel:
+        """Return the model with these goals, one for each of its own."""
+        made = iter(goals)
+        found = {target: {text: next(made) for text in own} for target, own in self.goals.items()}
         return attrs.evolve(self, goals=found)
 
     def program(self, cc: str | None = None, *, embed: bool = False) -> ModelProgram:
