@@ -20,7 +20,7 @@ from morello.build.library import build_units
 from morello.build.toolchain import find_compiler
 from morello.db.default import DatabaseLike, database
 from morello.errors import ArgumentError, MorelloError
-from morello.kernels.target import Target
+from morello.kernels.target import BASE, Target
 from morello.models.graph import Graph, Tensor
 from morello.models.naming import c_name, check_model_name
 from morello.models.onnx import from_onnx
@@ -28,6 +28,7 @@ from morello.models.passes import simplified
 from morello.models.plan import Plan, plan_of
 from morello.models.program import ModelProgram, Variant
 from morello.models.solve import Progress, goals_of, kernels_of, solved
+from morello.plugins.profile import parsed
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
 from morello.run.arrays import in_numpy, workspace_bytes
@@ -63,7 +64,10 @@ class PlannedModel:
         """Return the model with the schedules of a Spec file for equal Specs. Raises MorelloError if there are none."""
         found: dict[Target, Mapping[str, Goal]] = {}
         for target, goals in self.goals.items():
-            given = {one.spec: one for one in parse(text, target=target.full_name, filename=filename).values()}
+            name, costs = installed().recipe(target)
+            profile = parsed(costs, name) if costs else BASE
+            read = parse(text, target=name, filename=filename, profile=profile)
+            given = {one.spec: one for one in read.values()}
             if unknown := [one.name for spec, one in given.items() if spec not in {own.spec for own in goals.values()}]:
                 reason = f"{filename}: no kernel of {self.name} has the Spec {unknown[0]}"
                 raise MorelloError(reason, "begin with the file of `morello import` for this model and these sizes")

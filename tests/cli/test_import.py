@@ -46,18 +46,20 @@ def test_specs_and_their_layers(cli, model, tmp_path):
 @pytest.mark.slow
 def test_schedules_replace_searches(cli, model, tmp_path):
     path, full = str(tmp_path / "net.spec"), str(tmp_path / "full.spec")
-    target = ("--target", "x86_avx2")
+    target = ("--target", "x86_avx2", "--profile", "zen4")
     cli("import", model, "-o", path, *target)
-    assert cli("compile", path, "-o", full, "--effort", "1").exit_code == 0
+    assert cli("compile", path, "-o", full, "--effort", "1", "--profile", "zen4").exit_code == 0
     # Without the search's database, an effort of 1 finds other programs than these schedules of plain loops.
     text = Path(full).read_text()
     start = text.index("schedule net_0_relu_abs")
     Path(full).write_text(text[:start] + text[text.index("spec net_1") :])
     result = cli("build", model, "-d", str(tmp_path / "out"), "--schedules", full, "--effort", "1", *target)
     assert result.exit_code == 0, result.output
-    schedule = morello.parse(Path(full))["net_2_matmul"].schedule.splitlines()
+    goal = morello.parse(Path(full), profile="zen4")["net_2_matmul"]
     code = (tmp_path / "out" / "net_2_matmul.c").read_text()
-    assert schedule[-1].strip() in code
+    assert goal.schedule.splitlines()[-1].strip() in code
+    # The cost in the head of the file is that of the profile.
+    assert f"Cost {goal.program.source.split(' * Cost ')[1].split(';')[0]};" in code
 
 
 def test_errors(cli, model, tmp_path, refused, write):
