@@ -111,7 +111,7 @@ class _Planner:
         self._made(output)
         for number, name in enumerate(node.inputs):
             place, target = self.places[name], self._part(output, number)
-            if (place.buffer, place.start, place.strides) != (target.buffer, target.start, target.strides):
+            if _memory(place) != _memory(target):
                 self._move(name, place, target)
 
     def _part(self, output: str, number: int) -> Place:
@@ -256,6 +256,11 @@ class _Planner:
 
 def _in_order(buffer: Buffer, tensor: Tensor) -> Place:
     return Place.in_order(buffer, tensor.shape, range(len(tensor.shape)))
+
+
+def _memory(place: Place) -> tuple[Buffer, int, list[int]]:
+    """Return what is equal for places of the same values in memory, of one shape."""
+    return place.buffer, place.start, [step for size, step in zip(place.shape, place.strides, strict=True) if size > 1]
 
 
 def _padding(node: Node) -> tuple[int, ...]:

@@ -4,6 +4,11 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -38,7 +43,10 @@ def test_an_encoder_of_text():
 
 
 def test_a_transformer_on_images():
-    check(networks.ViT(layers=1, width=32, heads=2, size=16, patch=8, classes=5), torch.randn(1, 3, 16, 16))
+    vit = networks.ViT(layers=1, width=32, heads=2, size=16, patch=8, classes=5)
+    graph = check(vit, torch.randn(1, 3, 16, 16))
+    # The image gets channels last, and the token is put before the patches, which are computed in place.
+    assert [node.op for call in plan_of(graph).calls for node in call.step.nodes].count("Move") == 2
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -61,3 +69,11 @@ def test_what_torch_cannot_export():
         from_torch(Branches().eval(), (torch.randn(2),))
     with pytest.raises(MorelloError, match="training mode"):
         from_torch(Branches(), (torch.randn(2),))
+
+
+def test_the_page():
+    text = (Path(__file__).parents[2] / "docs/torch.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^( *)```python\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+        exec(textwrap.dedent(block[1]).replace("1_000_000", "1"), names)
+    np.testing.assert_allclose(names["y"], names["module"](names["x"]).detach(), rtol=1e-4, atol=1e-5)

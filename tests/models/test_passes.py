@@ -31,10 +31,10 @@ def constants(**values: float | Sequence[float]) -> str:
     return "".join(lines)
 
 
-def passed(graph: Graph, *, until: Callable[[Graph], Graph] = fuse) -> list[str]:
-    """Return the operations after the passes before `until`, and compare what they compute."""
+def passed(graph: Graph, passes: Sequence[Callable[[Graph], Graph]] = PASSES[: PASSES.index(fuse)]) -> list[str]:
+    """Return the operations after passes, those before steps by default, and compare what they compute."""
     made = graph
-    for one in PASSES[: PASSES.index(until)]:
+    for one in passes:
         made = one(made)
     rng = np.random.default_rng(0)
     inputs = {name: rng.standard_normal(graph.tensors[name].shape).astype(np.float32) for name in graph.inputs}
