@@ -162,7 +162,7 @@ class ModelDisplay(Display):
         self._done, self._share = done, share
 
     def describe(self) -> str:
-        return line("searching", self._name, self.seconds, [f"{self._of} kernels", f"{self._share:.0%} of the work"])
+        return line("searching", self._name, self.seconds, [f"{self._of} kernels", f"{self._share:.0%} done"])
 
     def interrupted(self, error: KeyboardInterrupt) -> str:
         done = f"{self._of} kernels were done after {self.seconds:.1f} s"

@@ -251,10 +251,11 @@ class Kernel:
 
     @cached_property
     def packing(self) -> Mapping[int, Kernel]:
-        """Return the kernels that pack constants, by operand."""
+        """Return the kernels that pack constants, by operand; none if the program has no functions for that."""
+        packs = sorted(self.goal.packs.items()) if self.program.packs else ()
         return {
             operand: Kernel(Goal.of_impl(impl, self.target, program.name), program, self._compiler, self._runner)
-            for (operand, impl), program in zip(sorted(self.goal.packs.items()), self.program.packs, strict=True)
+            for (operand, impl), program in zip(packs, self.program.packs, strict=True)
         }
 
     @cached_property

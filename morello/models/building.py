@@ -113,6 +113,7 @@ class Builder:
         found = BY_NAME.get(op)
         if isinstance(found, (Unary, Binary, Move, ToBytes)):
             types = [self.tensors[name].dtype for name in (*inputs, to)]
+            self._check(to, np.broadcast_shapes(*map(self.shape, inputs)))
             fault = found.configured(given).refusal(self.shape(to) or (1,), types)
             if fault:
                 raise Unsupported(f"{op}: {fault.message}")
@@ -165,15 +166,15 @@ class Builder:
         """Add a view; return its name. Those of constants are constants."""
         found = View(self.source, kind, source, to, tuple(given))
         value = self.tensors[source].value
+        if value is not None and not to:
+            return self.constant(np.ascontiguousarray(found.of(np.ascontiguousarray(value))))
+        shape = found.of(np.empty(self.shape(source), np.int8)).shape
+        self._check(to, shape)
         if value is not None:
             made = np.ascontiguousarray(found.of(np.ascontiguousarray(value)))
-            if not to:
-                return self.constant(made)
             self.tensors[to] = attrs.evolve(self.tensors[to], value=made)
             return to
-        if not to:
-            shape = found.of(np.empty(self.shape(source), np.int8)).shape
-            to = self.tensor(shape, self.tensors[source].dtype)
+        to = to or self.tensor(shape, self.tensors[source].dtype)
         self.parts.append(attrs.evolve(found, output=to))
         return to
 
@@ -191,6 +192,11 @@ class Builder:
     def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         made = Graph(name, tuple(inputs), tuple(outputs), self.tensors, tuple(self.parts))
         return made.with_parts(made.parts)
+
+    def _check(self, to: str, shape: tuple[int, ...]) -> None:
+        """Raise Unsupported for a tensor that the model gives another shape."""
+        if to and self.shape(to) != shape:
+            raise Unsupported(f"its result has the shape {shape}, and {to} has {self.shape(to)}")
 
     def _new(self, one: Tensor) -> str:
         self.tensors[one.name] = one

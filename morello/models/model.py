@@ -20,7 +20,7 @@ from morello.build.library import build_units
 from morello.build.toolchain import find_compiler
 from morello.db.default import DatabaseLike, database
 from morello.errors import ArgumentError, MorelloError
-from morello.kernels.target import Target
+from morello.kernels.target import BASE, Target
 from morello.models.graph import Graph, Tensor
 from morello.models.naming import c_name, check_model_name
 from morello.models.onnx import from_onnx
@@ -28,6 +28,7 @@ from morello.models.passes import simplified
 from morello.models.plan import Plan, plan_of
 from morello.models.program import ModelProgram, Variant
 from morello.models.solve import Progress, goals_of, kernels_of, solved
+from morello.plugins.profile import parsed
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
 from morello.run.arrays import in_numpy, workspace_bytes
@@ -39,9 +40,10 @@ from morello.verify.reference import REFERENCE_NAME
 
 @attrs.frozen(eq=False)
 class PlannedModel:
-    """A model before its searches: its `goals` by the text of their Specs, for each target."""
+    """A model before its searches: its graph before any pass, and its `goals` by the text of their Specs by target."""
 
     name: str
+    source: Graph
     plan: Plan
     goals: Mapping[Target, Mapping[str, Goal]]
 
@@ -51,7 +53,7 @@ class PlannedModel:
         if name is not None:
             check_model_name(name)
         plan, several, name = plan_of(simplified(graph)), len(targets) > 1, name or c_name(graph.name)
-        return cls(name, plan, {one: goals_of(plan, name, one, f"_{one.c_name}" * several) for one in targets})
+        return cls(name, graph, plan, {one: goals_of(plan, name, one, f"_{one.c_name}" * several) for one in targets})
 
     @property
     def kernels(self) -> int:
@@ -62,7 +64,10 @@ class PlannedModel:
         """Return the model with the schedules of a Spec file for equal Specs. Raises MorelloError if there are none."""
         found: dict[Target, Mapping[str, Goal]] = {}
         for target, goals in self.goals.items():
-            given = {one.spec: one for one in parse(text, target=target.full_name, filename=filename).values()}
+            name, costs = installed().recipe(target)
+            profile = parsed(costs, name) if costs else BASE
+            read = parse(text, target=name, filename=filename, profile=profile)
+            given = {one.spec: one for one in read.values()}
             if unknown := [one.name for spec, one in given.items() if spec not in {own.spec for own in goals.values()}]:
                 reason = f"{filename}: no kernel of {self.name} has the Spec {unknown[0]}"
                 raise MorelloError(reason, "begin with the file of `morello import` for this model and these sizes")
@@ -83,8 +88,12 @@ class PlannedModel:
         store, budget = database(db), budget or default_budget()
         flat = [one for goals in self.goals.values() for one in goals.values()]
         budget = attrs.evolve(budget, expansions=budget.expansions and budget.expansions * len(self.goals))
-        made = iter(solved(flat, store, budget, jobs, progress))
-        found = {target: {text: next(made) for text in goals} for target, goals in self.goals.items()}
+        return self.with_goals(solved(flat, store, budget, jobs, progress))
+
+    def with_goals(self, goals: Sequence[Goal]) -> PlannedModel:
+        """Return the model with these goals, one for each of its own."""
+        made = iter(goals)
+        found = {target: {text: next(made) for text in own} for target, own in self.goals.items()}
         return attrs.evolve(self, goals=found)
 
     def program(self, cc: str | None = None, *, embed: bool = False) -> ModelProgram:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import deque
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -56,6 +58,7 @@ def graph_of(model: ModelProto, name: str, dims: Mapping[str, int], place: str) 
     """Return the graph of a model in memory; messages begin with its `place`."""
     onnx = _package()
     load_operators()
+    _check_equations(model, place)
     _fix_dims(model, dims, place)
     try:
         model = onnx.version_converter.convert_version(model, _CONVERTED) if _version(model) < _OLDEST else model
@@ -94,6 +97,15 @@ def _first_line(error: Exception) -> str:
 
 def _version(model: ModelProto) -> int:
     return next((one.version for one in model.opset_import if _standard(one.domain)), _NEWEST)
+
+
+def _check_equations(model: ModelProto, place: str) -> None:
+    """Raise MorelloError for equations on which ONNX's inference of shapes does not end."""
+    for graph in (model.graph, *model.functions):
+        for node in graph.node:
+            for one in node.attribute:
+                if node.op_type == "Einsum" and not re.fullmatch(rb"[A-Za-z., ]*(->[A-Za-z. ]*)?", one.s):
+                    raise MorelloError(f"{place}: {node.name or 'a node'} (Einsum): {one.s!r} is no equation")
 
 
 def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
@@ -206,13 +218,18 @@ def _fold_once(model: ModelProto) -> bool:
     shapes, types = _shapes(model), _types(model)
     kept, made = list["NodeProto"](), dict[str, np.ndarray]()
     branches = False
-    for node in model.graph.node:
+    waiting = deque(model.graph.node)
+    while waiting:
+        node = waiting.popleft()
         if node.op_type == "CastLike" and node.input[1] in types:
             node = onnx.helper.make_node("Cast", node.input[:1], node.output, node.name, to=types[node.input[1]])
         known = _value_of(model, node, values, shapes, types)
         if known is None and node.op_type == "If" and node.input[0] in values:
             branches = True
-            kept += _branch(node, bool(values[node.input[0]].item()), made)
+            constants: dict[str, np.ndarray] = {}
+            waiting.extendleft(reversed(_branch(node, bool(values[node.input[0]].item()), constants)))
+            made |= constants
+            values |= constants
         elif known is None:
             kept.append(node)
         else:
@@ -332,6 +349,8 @@ def _translated(model: ModelProto, name: str, place: str) -> Graph:
             builder.tensors[tensor] = Tensor(tensor, shape, dtype_of(numpy), value)
         except Unsupported as error:
             faults.append(f"the tensor {tensor}: {error}")
+        except KeyError:
+            faults.append(f"the tensor {tensor}: values of an unknown type")
     for node in graph.node:
         source = Source(
             node.name or next(filter(None, node.output)),

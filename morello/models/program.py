@@ -81,7 +81,7 @@ class ModelProgram:
         proven = sum(one.low >= one.cost for one in self.all_kernels)
         targets = ", ".join(one.target.full_name for one in self.variants)
         calls = f"{len(self.plan.calls)} calls of {len(self.all_kernels)} kernels, {proven} proven optimal"
-        sizes = f"workspace {self.workspace / 2**20:.1f} MiB, weights {len(self.weights) / 2**20:.1f} MiB"
+        sizes = f"workspace {self.workspace / 1024:,.0f} KiB, weights {len(self.weights) / 1024:,.0f} KiB"
         return f"{self.name} for {targets}: {calls}; {sizes}"
 
     @cached_property

@@ -19,8 +19,8 @@ from morello.rewrites.pack import packed
 from morello.schedule import Position
 from morello.search.budget import SearchBudget
 
-#: The fewest expansions and seconds of a search, unless all have less.
-_LEAST, _LEAST_SECONDS = 400_000, 1.0
+#: The fewest expansions and seconds of a search, unless all have less; fewer expansions may find no program.
+_LEAST, _LEAST_SECONDS, _FEWEST = 400_000, 1.0, 20_000
 #: Called with the number of goals that are done, and the share of the work that is.
 Progress = Callable[[int, float], object]
 
@@ -53,7 +53,7 @@ def budgets(goals: Sequence[Goal], whole: SearchBudget) -> list[SearchBudget]:
     for work in work_of(goals):
         expansions, seconds = whole.expansions, whole.seconds
         if expansions is not None:
-            expansions = min(expansions, max(_LEAST, int(expansions * work)))
+            expansions = max(_FEWEST, min(expansions, max(_LEAST, int(expansions * work))))
         if seconds is not None:
             seconds = min(seconds, max(_LEAST_SECONDS, seconds * work))
         made.append(attrs.evolve(whole, expansions=expansions, seconds=seconds))

@@ -39,7 +39,7 @@ _WIDE = 0.05
 #: The optimality gap at which the search of a restricted space ends.
 _CLOSE = 0.01
 #: The least seconds for a first program, also beyond the deadline: without tables, it may cost ten times as much.
-_FIRST = 3.0
+_FIRST = 6.0
 #: With a deadline, the estimated times of tables and bounds as multiples of those of the restricted space before: of
 #: the next one with some search, and of the whole space after the finest and, with time for most else, the coarsest.
 _TABLES, _WHOLE_TABLES, _SLOWER = 2.0, 2.5, 16.0
@@ -245,8 +245,8 @@ class Incumbents:
             )
             try:
                 if not known:
-                    first = attrs.evolve(_until_late(budget), gap=float("inf"))
-                    first = attrs.evolve(first, deadline=max(budget.deadline, now + _FIRST))
+                    first = budget if budget.expansions is None and budget.seconds else _until_late(budget)
+                    first = attrs.evolve(first, gap=float("inf"), deadline=max(budget.deadline, now + _FIRST))
                     self._learn(session.improve(spec, first))
                 self._learn(session.improve(spec, share.less(session.expansions)))
             except DeadlineReached:

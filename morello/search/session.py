@@ -43,8 +43,8 @@ from morello.search.step_kinds import is_known
 REFINE_AFTER = 16_384
 #: Expansions spent to find out whether a limit suffices, for error messages.
 _FEASIBILITY_EXPANSIONS = 30_000
-#: Expansions for a first program after the deadline.
-_LATE_EXPANSIONS = 200_000
+#: The most seconds for a first program after the deadline.
+_LATE_SECONDS = 20.0
 
 
 class SearchSession:
@@ -252,7 +252,7 @@ class SearchSession:
 
     def _best_of_all(self, spec: Spec, budget: RunningBudget) -> Incumbent:
         granted = budget
-        spaces = self.incumbents.begin(spec.logical)
+        spaces = self.incumbents.begin(spec.logical) or int(budget.seconds is not None)
         if self._uses_restricted(budget) and self._solver is None:
             budget = self.incumbents.before_search(spec, budget, spaces, lambda: self._build_for(spec))
             known = self.incumbents.get(spec)
@@ -304,16 +304,17 @@ class SearchSession:
     def _late(self, spec: Spec) -> Incumbent | None:
         """Return the first program of the coarsest restricted space, although the time is up, or None.
 
-        Where there are many shapes, that of a quick descent may cost ten times as much, and take longer.
+        With many shapes, that of a quick descent may cost ten times as much and take longer.
         """
         if self._budget.seconds and self._budget.late and self._uses_restricted(self._budget):
-            budget = RunningBudget(gap=float("inf"), expansions=_LATE_EXPANSIONS, memory=self._budget.memory)
-            if self.incumbents.begin(spec.logical):
-                with suppress(LimitReached):
-                    try:
-                        self.incumbents.refine(spec, budget, 1)
-                    except SpaceTooLarge:
-                        self.incumbents.cut_all(spec, budget)
+            budget = SearchBudget(_LATE_SECONDS, gap=float("inf"), memory=self._budget.memory).start()
+            if not self.incumbents.begin(spec.logical) and (found := self._first(spec, 1)):
+                return found
+            with suppress(LimitReached):
+                try:
+                    self.incumbents.refine(spec, budget, 1)
+                except SpaceTooLarge:
+                    self.incumbents.cut_all(spec, budget)
         return self.incumbents.get(spec)
 
     def _uses_restricted(self, budget: SearchBudget) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,9 @@ def shell() -> Shell:
 
     def run(line: str, folder: Path) -> str:
         program, *arguments = line.split()
+        if program == "python":
+            program = sys.executable
+            line = shlex.join([program, *arguments])
         if program != "morello":
             if "/" not in program and not shutil.which(program):
                 pytest.skip(f"{program} is not installed")

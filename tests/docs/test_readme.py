@@ -27,8 +27,8 @@ def test_options() -> None:
         for option in {text for parameter in command.load().params for text in parameter.opts} & set(having):
             having[option].add(name)
     others = {"targets", "calibrate", "db", "cache", "fmt", "lsp"}
-    assert having["--spec"] == set(COMMANDS) - others - {"build"}
-    assert having["--db"] == set(COMMANDS) - others
+    assert having["--spec"] == set(COMMANDS) - others - {"build", "import"}
+    assert having["--db"] == set(COMMANDS) - others - {"import"}
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
     shown = {"check", "bench", "explain", "bound", "front", "map", "tune"}
     assert having["--json"] == {*shown, "targets", "calibrate", "cache"}

@@ -17,6 +17,10 @@ def _windows(node: Source, image: tuple[int, ...], window: tuple[int, ...]) -> d
     stride = tuple(node.get("strides", [1] * count))
     dilation = tuple(node.get("dilations", [1] * count))
     pads = tuple(node.get("pads", [0] * 2 * count))
+    if {len(stride), len(dilation), len(window)} != {count} or len(pads) != 2 * count or min(*stride, *dilation) < 1:
+        raise Unsupported("windows of other dimensions than the image")
+    if min(pads) < 0:
+        raise Unsupported("negative padding")
     auto = node.get("auto_pad", "NOTSET")
     if auto.startswith("SAME"):
         reach = [d * (w - 1) + 1 for d, w in zip(dilation, window, strict=True)]
@@ -44,14 +48,16 @@ def convolved(make: Builder, node: Source, image: str, filters: str, to: str, dt
         raise Unsupported(f"an image of {make.rank(image)} dimensions")
     op, shape, groups = _CONVS[make.rank(image)], make.shape(node.outputs[0]), node.get("group", 1)
     given: Mapping[str, Value] = _windows(node, make.shape(image)[2:], make.shape(filters)[2:])
+    channels, (count, each, *_) = make.shape(image)[1], make.shape(filters)
+    if groups < 1 or channels != each * groups or count % groups:
+        raise Unsupported(f"{count} filters of {each} channels in {groups} groups on an image of {channels} channels")
     if op != "Conv3d" or groups == 1:
         return make.node(op, image, filters, to=to, shape=shape, dtype=dtype, given=given, groups=groups)
-    dims, count = make.shape(image)[1] // groups, make.shape(filters)[0] // groups
-    apart, each = list[str](), (shape[0], count, *shape[2:])
+    apart, count = list[str](), count // groups
     for at in range(groups):
-        part = make.slice(image, 1, at * dims, (at + 1) * dims)
+        part = make.slice(image, 1, at * each, (at + 1) * each)
         own = make.slice(filters, 0, at * count, (at + 1) * count)
-        apart.append(make.node(op, part, own, shape=each, given=given))
+        apart.append(make.node(op, part, own, shape=(shape[0], count, *shape[2:]), given=given))
     return make.node("Concat", *apart, to=to, shape=shape, given={"dim": 1})
 
 

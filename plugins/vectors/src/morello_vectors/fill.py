@@ -96,22 +96,38 @@ FILLS = (*_ZEROING, *(kernel for value in ("NegInf", "Min", "PosInf", "One") for
 # Padding.
 
 
+def _order(spec: LogicalSpec) -> list[int]:
+    """Return the dimensions of the output from the slowest: those of size 1, which layouts leave out, come first."""
+    layout = spec.states[1].layout
+    found = [one.dim for one in layout.dims] if layout else []
+    return [*(dim for dim in range(len(spec.shape)) if dim not in found), *found]
+
+
+def _same_order(spec: LogicalSpec) -> bool:
+    """Return True if the dimensions of both lie in one order, without strips."""
+    source, out = (state.layout for state in spec.states)
+    if source is None or out is None or source.has_strips or out.has_strips:
+        return False
+    dims = [one.dim for one in source.dims]
+    return [one.dim for one in out.dims if one.dim in dims] == dims
+
+
 def _padded(spec: LogicalSpec) -> tuple[int, int]:
-    """Return the first and the last dimension with padding."""
+    """Return the place of the first and the last dimension with padding, among all in their order."""
     assert isinstance(spec.op, Pad)
-    dims = spec.op.untiled(len(spec.shape)) or (len(spec.shape) - 1,)
-    return dims[0], dims[-1]
+    padded = spec.op.untiled(len(spec.shape))
+    places = [at for at, dim in enumerate(_order(spec)) if dim in padded] or (len(spec.shape) - 1,)
+    return places[0], places[-1]
 
 
 def _pad(site: KernelSite) -> None:
     op, source, out = site.spec.op, site.operand(0), site.operand(1)
     assert isinstance(op, Pad)
     first, last = _padded(site.spec)
-    dtype, inner, pads = (
-        out.tensor.state.dtype,
-        int(product(out.tensor.shape[last + 1 :])),
-        op.pads(len(site.spec.shape)),
-    )
+    order = _order(site.spec)
+    given, made = ([int(one.tensor.shape[dim]) for dim in order] for one in (source, out))
+    dtype, inner = out.tensor.state.dtype, int(product(made[last + 1 :]))
+    pads = [op.pads(len(order))[dim] for dim in order]
     from_, to, image = (site.fresh(name) for name in ("from", "to", "image"))
     site.line("{")
     site.line(f"    const {dtype.c_name} *const {from_} = {source.pointer()};")
@@ -119,20 +135,20 @@ def _pad(site: KernelSite) -> None:
     if op.mode == "constant":
         _fill_around(site, to, op.value, dtype)
     # Tensors around the padding are one dimension, and so is what lies within a row.
-    own = out if op.mode != "constant" else source
+    own = made if op.mode != "constant" else given
     start, begin, depth = image, image, "    "
-    site.line(f"    for (ptrdiff_t {image} = 0; {image} < {product(out.tensor.shape[:first])}; ++{image}) {{")
+    site.line(f"    for (ptrdiff_t {image} = 0; {image} < {product(made[:first])}; ++{image}) {{")
     for dim in range(first, last + (op.mode != "constant")):
         row, depth = site.fresh("row"), f"{depth}    "
-        site.line(f"{depth}for (ptrdiff_t {row} = 0; {row} < {own.tensor.shape[dim]}; ++{row}) {{")
-        size, padded, before = int(source.tensor.shape[dim]), int(out.tensor.shape[dim]), pads[dim][0]
+        site.line(f"{depth}for (ptrdiff_t {row} = 0; {row} < {own[dim]}; ++{row}) {{")
+        size, padded, before = given[dim], made[dim], pads[dim][0]
         if op.mode == "constant":
             start, begin = f"({start} * {padded} + {row} + {before})", f"({begin} * {size} + {row})"
         else:
             start, begin = f"({start} * {padded} + {row})", f"({begin} * {size} + {_mirrored(op, row, before, size)})"
     if op.mode == "constant":
-        size, before = (int(one) * inner for one in (source.tensor.shape[last], pads[last][0]))
-        start, begin = f"{start} * {int(out.tensor.shape[last]) * inner} + {before}", f"{begin} * {size}"
+        size, before = (one * inner for one in (given[last], pads[last][0]))
+        start, begin = f"{start} * {made[last] * inner} + {before}", f"{begin} * {size}"
     else:
         size, start, begin = inner, f"{start} * {inner}", f"{begin} * {inner}"
     copied = f"memcpy({to} + {start}, {from_} + {begin}, {size * dtype.bytes});"
@@ -163,17 +179,18 @@ def _pad_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Return the cost: touching every line, and a call of memcpy for each row, whose place may have to be found."""
     assert isinstance(spec.op, Pad)
     copied = spec.operand(0).shape if spec.op.mode == "constant" else spec.shape
-    last = _padded(spec)[1] + (spec.op.mode != "constant")
+    rows = _order(spec)[: _padded(spec)[1] + (spec.op.mode != "constant")]
     half_cycles = 1 if spec.op.mode == "constant" else 4
-    return touching()(spec, machine) + HALF_CYCLE * half_cycles * product(copied[:last])
+    return touching()(spec, machine) + HALF_CYCLE * half_cycles * product(copied[dim] for dim in rows)
 
 
 PADDING = (
     Microkernel(
         name="PadRows",
         op=Pad,
-        takes=f"n, {_MEMORIES} row_major, {_MEMORIES} row_major",
+        takes=f"n, {_MEMORIES}, {_MEMORIES}",
         same=("dtype",),
+        when=_same_order,
         cost=_pad_cost,
         emit=_pad,
     ),
