@@ -51,8 +51,9 @@ _BINARY = {
     "And": "And",
     "Or": "Or",
     "Xor": "Xor",
-    "Pow": "Pow",
 }
+#: Powers that are other functions.
+_POWERS = {0.5: "Sqrt", -0.5: "Rsqrt", -1.0: "Reciprocal"}
 
 
 def _unary(op: str, make: Builder, node: Source) -> None:
@@ -109,6 +110,19 @@ def _prelu(make: Builder, node: Source) -> None:
         # Up to version 6, slopes are those of channels.
         slope = make.reshape(slope, (-1, *[1] * (make.rank(source) - 2)))
     make.node("PRelu", source, slope, to=node.outputs[0])
+
+
+@translates("Pow")
+def _pow(make: Builder, node: Source) -> None:
+    (source, power), to = node.inputs, node.outputs[0]
+    value = make.tensors[power].value
+    by = float(value.item()) if value is not None and value.size == 1 and make.shape(to) == make.shape(source) else None
+    if by == 2:
+        make.node("Mul", source, source, to=to)
+    elif by in _POWERS and make.tensors[source].dtype.is_float:
+        make.node(_POWERS[by], source, to=to)
+    else:
+        make.node("Pow", source, power, to=to)
 
 
 @translates("Sign")
