@@ -92,7 +92,7 @@ def _onnxruntime(path: str, options: Options) -> tuple[Call, dict[str, float]]:
 
 
 def _torch(path: str, options: Options, compiled: bool = False) -> tuple[Call, dict[str, float]]:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     from harness.light import torch_function
     from morello.models.onnx import from_onnx

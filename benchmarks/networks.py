@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import torch
-from torch import nn
+import torch  # pyright: ignore[reportMissingImports]
+from torch import nn  # pyright: ignore[reportMissingImports]
 
 
 class Attention(nn.Module):

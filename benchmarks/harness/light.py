@@ -69,8 +69,8 @@ def light_model(name: str) -> Path:
 
 def torch_function(graph: Graph) -> Callable[..., Any]:
     """Return a graph of nodes as a function of torch. Raises KeyError for an operation without one here."""
-    import torch
-    from torch.nn import functional
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
     def windowed(node: Node) -> dict[str, Any]:
         given: dict[str, Any] = {**node.parameters}

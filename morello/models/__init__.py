@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from morello.models.folder import files_of
     from morello.models.listing import rows_of, spec_file_of
     from morello.models.model import CompiledModel, PlannedModel, compile_model, default_budget, targets_of
+    from morello.models.modules import from_torch
     from morello.models.onnx import from_onnx
     from morello.models.pages import steps_of
     from morello.models.solve import solved
-    from morello.models.torch import from_torch
 
 #: The exported names of each module.
 _EXPORTS = {
@@ -24,7 +24,7 @@ _EXPORTS = {
     "morello.models.onnx": ["from_onnx"],
     "morello.models.pages": ["steps_of"],
     "morello.models.solve": ["solved"],
-    "morello.models.torch": ["from_torch"],
+    "morello.models.modules": ["from_torch"],
 }
 
 if not TYPE_CHECKING:

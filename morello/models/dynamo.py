@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, getitem
 from typing import Any
 
-import torch
-from torch.fx import Graph as FxGraph
-from torch.fx import GraphModule, Node
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
+import torch  # pyright: ignore[reportMissingImports]
+from torch.fx import Graph as FxGraph  # pyright: ignore[reportMissingImports]
+from torch.fx import GraphModule, Node  # pyright: ignore[reportMissingImports]
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner  # pyright: ignore[reportMissingImports]
+from torch.fx.passes.operator_support import OperatorSupportBase  # pyright: ignore[reportMissingImports]
 
 from morello.errors import MorelloError
 from morello.models.graph import Graph
 from morello.models.model import compile_model
-from morello.models.torch import from_torch
+from morello.models.modules import from_torch
 
 #: The combinations of sizes of one graph that are compiled; torch runs others.
 _MOST_SIZES = 8

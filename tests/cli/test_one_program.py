@@ -37,7 +37,7 @@ ACTING = {
     "tune": ["--iterations", "0"],
 }
 #: Those that act on none, or solve Specs to the proof (`precompute`, `front`).
-OTHERS = {"fmt", "lsp", "targets", "calibrate", "db", "cache", "precompute", "front"}
+OTHERS = {"build", "import", "fmt", "lsp", "targets", "calibrate", "db", "cache", "precompute", "front"}
 
 pytestmark = pytest.mark.skipif(
     bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -82,7 +83,7 @@ class Model:
         self.constants: list[onnx.TensorProto] = []
         self.random = np.random.default_rng(0)
 
-    def add(self, op: str, inputs: list[str], shape: tuple[int, ...], **given: object) -> str:
+    def add(self, op: str, inputs: list[str], shape: tuple[int, ...], **given: Any) -> str:
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [name], name, **given))
         self.shapes[name] = shape
@@ -187,7 +188,7 @@ def _add_to_image(draw: st.DrawFn, model: Model, name: str, alike: list[str]) ->
 def test_random_models(model):
     x = np.random.default_rng(1).standard_normal([d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim])
     x = x.astype(np.float32)
-    expected = ReferenceEvaluator(model).run(None, {"x": x})
+    expected: Any = ReferenceEvaluator(model).run(None, {"x": x})
     plan = plan_of(simplified(graph_of(model, "m", {}, "m.onnx")))
     found = run(plan, {"x": x})
     for name, value in zip(plan.graph.outputs, expected, strict=True):

@@ -28,7 +28,7 @@ def from_torch(
     """
     try:
         import onnxscript  # noqa: F401
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
         from torch.export import ExportedProgram
     except ImportError as error:
         raise MorelloError(
