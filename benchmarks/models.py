@@ -1,7 +1,7 @@
 """Measure models compared with ONNX Runtime and torch.
 
-    python benchmarks/models.py [MODEL]... [--target NAME] [--threads N] [--seconds S] [--expansions N] [--jobs N]
-                                [--db FILE] [--runner NAME]... [--json]
+    python benchmarks/models.py [MODEL]... [--target NAME] [--threads N] [--seconds S] [--time-limit S]
+                                [--expansions N] [--jobs N] [--db FILE] [--runner NAME]... [--json]
 
 MODEL is a file, or the name of a light model of the package onnx, which gets random weights; all of them by default.
 Each runner is a process of its own; they run in turn until the time is up. With one thread, all are timed by the CPU
@@ -42,6 +42,7 @@ class Options:
     target: str
     threads: int
     expansions: int
+    time_limit: float | None
     jobs: int
     db: str
 
@@ -53,12 +54,13 @@ def _inputs(graph: Any) -> dict[str, np.ndarray]:
 
 
 def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
-    import morello
+    from morello.models import CompiledModel, PlannedModel, from_onnx, targets_of
+    from morello.search.budget import SearchBudget
 
     begin = time.process_time()
-    model = morello.compile_model(
-        path, target=options.target, db=options.db or None, expansions=options.expansions, jobs=options.jobs
-    )
+    limit, planned = options.time_limit, PlannedModel.of(from_onnx(path), targets_of([options.target]))
+    budget = attrs.evolve(SearchBudget.default(), expansions=None if limit else options.expansions, seconds=limit)
+    model = CompiledModel(planned.solved(options.db or None, budget, options.jobs).program())
     seconds = time.process_time() - begin
     program, work = model.program, os.times()
     arrays = [*_inputs(program.plan.graph).values()]
@@ -223,6 +225,7 @@ def ratio(found: Mapping[str, Result]) -> float:
 @click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Of the peers.")
 @click.option("--seconds", metavar="S", type=click.FloatRange(0), default=10.0, show_default=True, help="A model.")
 @click.option("--expansions", metavar="N", type=click.IntRange(1), default=12_000_000, show_default=True)
+@click.option("--time-limit", metavar="S", type=click.FloatRange(0, min_open=True), help="Of searches, not expansions.")
 @click.option("--jobs", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Searches at once.")
 @click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
 @click.option("--runner", metavar="NAME", multiple=True, type=click.Choice([*RUNNERS]), help="Only this; repeatable.")
@@ -233,13 +236,14 @@ def main(
     threads: int,
     seconds: float,
     expansions: int,
+    time_limit: float | None,
     jobs: int,
     db: str,
     runner: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Time models in turn with other runners."""
-    console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, jobs, db)
+    console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, time_limit, jobs, db)
     results: list[Result] = []
     for one in model or NAMES:
         path = one if one.endswith(".onnx") else str(light_model(one))

@@ -114,7 +114,7 @@ _SEARCH_OPTIONS = (
         "--time-limit",
         metavar="SECONDS",
         type=FiniteRange(min=0, min_open=True),
-        help="The time of all searches of a target together, each a second at least.",
+        help="The time of all searches of a target together, each two seconds at least.",
     ),
     click.option(
         "--effort",

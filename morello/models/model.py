@@ -252,7 +252,7 @@ def compile_model(
     model: str | os.PathLike[str] | Graph,
     *,
     dims: Mapping[str, int] | None = None,
-    target: str = "x86_avx2",
+    target: str | None = None,
     db: DatabaseLike = None,
     expansions: int = MODEL_EXPANSIONS,
     jobs: int = 1,
@@ -260,10 +260,12 @@ def compile_model(
 ) -> CompiledModel:
     """Return a model, the path of an ONNX file or a graph, as a function on arrays.
 
-    `dims` are the sizes of named dimensions. Up to `jobs` searches at once share `expansions`, by the work of their
+    `dims` are the sizes of named dimensions; `target` is by default the installed one that uses most features of this
+    CPU. Up to `jobs` searches at once share `expansions`, by the work of their
     kernels. Raises MorelloError for a model that is not supported, and ToolchainError without a C compiler.
     """
-    find_compiler(cc, (chosen := installed().target(target)).info)  # fail before the search
+    (chosen,) = targets_of([target] if target else [])
+    find_compiler(cc, chosen.info)  # fail before the search
     graph = model if isinstance(model, Graph) else from_onnx(Path(model), dims)
     planned = PlannedModel.of(graph, [chosen])
     budget = attrs.evolve(default_budget(), expansions=expansions)

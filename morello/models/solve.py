@@ -20,7 +20,7 @@ from morello.schedule import Position
 from morello.search.budget import SearchBudget
 
 #: The fewest expansions and seconds of a search, unless all have less; fewer expansions may find no program.
-_LEAST, _LEAST_SECONDS, _FEWEST = 400_000, 1.0, 20_000
+_LEAST, _LEAST_SECONDS, _FEWEST = 400_000, 2.0, 20_000
 #: Called with the number of goals that are done, and the share of the work that is.
 Progress = Callable[[int, float], object]
 
