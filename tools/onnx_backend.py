@@ -189,7 +189,7 @@ def table(outcomes: Mapping[str, tuple[str, str]]) -> str:
     apart = [f"| {', '.join(names)} | {reason} |" for reason, names in grouped]
     return "\n".join(
         [
-            f"{passed} of {len(outcomes)} cases pass.",
+            f"{passed} of the {len(outcomes)} cases of onnx {onnx.__version__} pass.",
             "",
             "All cases of these operators pass: " + ", ".join(whole) + ".",
             "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
 from tools.onnx_backend import PAGE, Case, by_program, cases, failure, table, with_table
@@ -33,6 +34,8 @@ def test_reference(all_cases):
     found = {name: (case.operator, failure(case)) for name, case in all_cases.items()}
     assert [(name, why) for name, (_, why) in found.items() if why.startswith("wrong")] == []
     page = PAGE.read_text()
+    if f"cases of onnx {onnx.__version__} pass" not in page:
+        pytest.skip("the page is about the cases of another version of onnx")
     # Run python -m tools.onnx_backend.
     assert with_table(page, table(found)) == page
 
