@@ -37,7 +37,7 @@ _MIB = 1 << 20
 
 @attrs.frozen
 class Options:
-    """What the runners are given."""
+    """The options of the runners."""
 
     target: str
     threads: int

@@ -105,7 +105,8 @@ def _check_equations(model: ModelProto, place: str) -> None:
         for node in graph.node:
             for one in node.attribute:
                 if node.op_type == "Einsum" and not re.fullmatch(rb"[A-Za-z., ]*(->[A-Za-z. ]*)?", one.s):
-                    raise MorelloError(f"{place}: {node.name or 'a node'} (Einsum): {one.s!r} is no equation")
+                    reason = f"{place}: {node.name or 'a node'} (Einsum): {one.s!r} is no equation"
+                    raise MorelloError(reason, "write letters for dimensions, such as ij,jk->ik")
 
 
 def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
