@@ -42,7 +42,6 @@ typedef struct {
 
 
 _CHOICE = """\
-{declarations}
 /* Returns the number of the program that this CPU runs, from 1; that after the last if it runs none. */
 static int morello_choice_{name}(void) {{
     static int found;
@@ -53,7 +52,8 @@ static int morello_choice_{name}(void) {{
     }}
     return choice;
 }}
-
+"""
+_TARGET = """
 const char *{name}_target(void) {{
     static const char *const names[] = {{{names}, NULL}};
     return names[morello_choice_{name}() - 1];
@@ -90,7 +90,7 @@ class CFunction:
         """Return the function. Raises EmitError if its programs take different operands, or a size of run time."""
         if any(program.size is not None for _, program in variants):
             raise no_sizes(name)
-        ordered = sorted(variants, key=lambda one: (len(one[0].info.cpu_features), len(one[0].features)), reverse=True)
+        ordered = sorted(variants, key=lambda one: demands(one[0]), reverse=True)
         first, *others = (
             [(one.operand, one.tensor.shape, one.tensor.state.dtype, one.strides) for one in program.parameters]
             for _, program in ordered
@@ -285,27 +285,42 @@ def _declarations(function: CFunction) -> str:
     return "\n".join([f"/* {interface.summary} */", *interface.description(), f"{interface.declarations}{target}\n"])
 
 
+def demands(target: Target) -> tuple[int, int]:
+    """Return what orders targets by the CPU features that they need."""
+    return len(target.info.cpu_features), len(target.features)
+
+
+def choice_of(name: str, variants: Sequence[tuple[Target, Sequence[Program]]]) -> str:
+    """Return the C function morello_choice_NAME, which chooses among programs for several targets.
+
+    Raises EmitError for a CPU feature that C cannot test for.
+    """
+    tests: list[str] = []
+    for number, (target, programs) in enumerate(variants, start=1):
+        needed: dict[str, None] = {}
+        for program in programs:
+            if program.cpu_tests is None:
+                raise EmitError(
+                    f"{target.full_name} has no test in C for the CPU features that {name} needs",
+                    "compile it for one target",
+                )
+            needed |= dict.fromkeys(program.cpu_tests)
+        tests.append(f"{' && '.join(needed) or '1'} ? {number}")
+    return _CHOICE.format(name=name, choice="\n            : ".join([*tests, str(len(tests) + 1)]))
+
+
 def _choice(function: CFunction) -> str:
     """Return the function that calls the best program that the CPU can run, and the one that names its target."""
     name = function.name
-    tests: list[str] = []
-    needs: list[str] = []
-    for number, (target, program) in enumerate(function.variants, start=1):
-        if program.cpu_tests is None:
-            raise EmitError(
-                f"{target.full_name} has no test in C for the CPU features that {name} needs",
-                "compile it for one target",
-            )
-        tests.append(f"{' && '.join(program.cpu_tests) or '1'} ? {number}")
-        needs.append(f"{target.full_name} needs {', '.join((*target.info.cpu_features, *program.cpu_features))}")
+    needs = [
+        f"{target.full_name} needs {', '.join((*target.info.cpu_features, *program.cpu_features))}"
+        for target, program in function.variants
+    ]
     names = ", ".join(json.dumps(target.full_name) for target, _ in function.variants)
     fault = json.dumps(f"{name}: no code for this CPU: {'; '.join(needs)}\n")
-    chosen = _CHOICE.format(
-        declarations="".join(program.declarations or f"{program.prototype};\n" for program in function.programs),
-        name=name,
-        choice="\n            : ".join([*tests, str(len(tests) + 1)]),
-        names=names,
-    )
+    declared = "".join(program.declarations or f"{program.prototype};\n" for program in function.programs)
+    choice = choice_of(name, [(target, [program]) for target, program in function.variants])
+    chosen = f"{declared}\n{choice}{_TARGET.format(name=name, names=names)}"
     for one in (function, *function.packs):
         calls = "".join(
             f"    case {number}:\n        {one.call(program)}\n        return;\n"

@@ -7,16 +7,15 @@ from functools import cached_property
 
 import attrs
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from morello.api.kernel import Kernel
 from morello.errors import VerificationError
 from morello.models.graph import Graph
 from morello.models.model import CompiledModel
 from morello.models.places import Buffer, Place
-from morello.models.plan import Call, Plan
+from morello.models.plan import Call
 from morello.models.program import ModelProgram
-from morello.models.reference import evaluated
+from morello.models.reference import Memory, evaluated
 from morello.run.arrays import convert, empty, pack, unpack
 from morello.verify.tolerance import Expectation, as_float64, expectations
 
@@ -51,26 +50,6 @@ class ModelCheck:
         return f"{self.name}: {len(self.steps)} steps passed; {worst}{outputs}"
 
 
-@attrs.frozen(eq=False)
-class _Memory:
-    """The buffers of a plan with values for random inputs."""
-
-    plan: Plan
-    inputs: Mapping[str, np.ndarray]
-    flat: dict[Buffer, np.ndarray] = attrs.field(factory=dict[Buffer, np.ndarray])
-
-    def at(self, place: Place) -> np.ndarray:
-        """Return the values at a place."""
-        buffer = place.buffer
-        if buffer not in self.flat:
-            given = self.inputs.get(buffer.name) if buffer.kind == "input" else None
-            given = self.plan.graph.tensors[buffer.name].value if buffer.kind == "constant" else given
-            values = np.zeros(buffer.size, buffer.dtype.numpy) if given is None else np.ascontiguousarray(given)
-            self.flat[buffer] = values.reshape(-1)
-        flat = self.flat[buffer]
-        return as_strided(flat[place.start :], place.shape, [flat.itemsize * one for one in place.strides])
-
-
 @attrs.define
 class _Checker:
     """Runs a plan by reference semantics, also with each result moved by its bound, and kernels on the same inputs."""
@@ -80,12 +59,12 @@ class _Checker:
     rng: np.random.Generator
 
     @cached_property
-    def exact(self) -> _Memory:
-        return _Memory(self.program.plan, self.inputs)
+    def exact(self) -> Memory:
+        return Memory(self.program.plan.graph, self.inputs, convert)
 
     @cached_property
-    def moved(self) -> _Memory:
-        return _Memory(self.program.plan, self.inputs)
+    def moved(self) -> Memory:
+        return Memory(self.program.plan.graph, self.inputs, convert)
 
     def step(self, call: Call, kernel: Kernel) -> CheckedPart:
         """Check one step, and compute its results in both memories. Raises VerificationError."""
@@ -109,7 +88,7 @@ class _Checker:
             _store(self.moved.at(places[number]), self._shifted(other), other)
         return part
 
-    def _operand(self, memory: _Memory, kernel: Kernel, places: Mapping[int, Place], number: int) -> np.ndarray:
+    def _operand(self, memory: Memory, kernel: Kernel, places: Mapping[int, Place], number: int) -> np.ndarray:
         shape = tuple(map(int, kernel.spec.logical.operand(number).shape))
         return np.ascontiguousarray(memory.at(places[number])).reshape(shape)
 
@@ -150,8 +129,8 @@ def check_model(source: Graph, program: ModelProgram, seed: int = 0, cc: str | N
     expected = evaluated(source, inputs)
     outputs: list[CheckedPart] = []
     for name, got in zip(source.outputs, made if isinstance(made, tuple) else (made,), strict=True):
-        exact, place = as_float64(expected[name]), next(one for one in checker.moved.flat if _is_output(one, name))
-        moved = as_float64(checker.moved.flat[place]).reshape(exact.shape)
+        exact, place = as_float64(expected[name]), next(one for one in checker.moved.buffers if _is_output(one, name))
+        moved = as_float64(checker.moved.buffers[place]).reshape(exact.shape)
         with np.errstate(invalid="ignore"):
             error, bound = np.nanmax(np.abs(as_float64(got) - exact)), np.nanmax(np.abs(moved - exact))
         part = CheckedPart(name, "output", float(error / bound) if error else 0.0)

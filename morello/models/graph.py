@@ -93,6 +93,13 @@ class Step:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
+    @classmethod
+    def of(cls, *nodes: Node) -> Step:
+        """Return the step of nodes, of which the last one makes the outputs."""
+        made = {name for node in nodes for name in node.outputs}
+        inputs = dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)
+        return cls(nodes, tuple(inputs), nodes[-1].outputs)
+
     @property
     def name(self) -> str:
         return self.nodes[0].name
@@ -140,11 +147,9 @@ class Graph:
     def is_constant(self, name: str) -> bool:
         return self.tensors[name].value is not None
 
-    def source(self, name: str) -> str:
-        """Return the tensor whose memory a view has, through all views."""
-        while isinstance(part := self.makers.get(name), View):
-            name = part.source
-        return name
+    def is_only_read(self, name: str) -> bool:
+        """Return whether one part, and nothing else, reads a tensor."""
+        return len(self.readers[name]) == 1 and name not in self.outputs
 
     def with_parts(self, parts: Iterator[Part] | tuple[Part, ...]) -> Graph:
         """Return the graph with other parts, without the tensors that nothing uses any more."""

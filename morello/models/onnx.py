@@ -47,8 +47,6 @@ def from_onnx(path: str | os.PathLike[str], dims: Mapping[str, int] | None = Non
     try:
         model = onnx.load(place)
         onnx.checker.check_model(place, full_check=False)
-    except MorelloError:
-        raise
     except Exception as error:
         raise MorelloError(f"{place}: not a valid ONNX model: {_first_line(error)}", "export it again") from error
     return graph_of(model, Path(place).stem, dims or {}, place)

@@ -83,6 +83,10 @@ class Place:
         start = found.__array_interface__["data"][0] - array.__array_interface__["data"][0]
         return Place(self.buffer, self.start + start, found.shape, found.strides)
 
+    def values(self, flat: np.ndarray) -> np.ndarray:
+        """Return the values here, on the memory of those of the buffer."""
+        return as_strided(flat[self.start :], self.shape, [flat.itemsize * one for one in self.strides])
+
     @property
     def order(self) -> list[int]:
         """Return the dimensions from the outermost on; repeated ones first, then those of size 1."""

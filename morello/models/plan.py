@@ -28,7 +28,7 @@ class Call:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """Calls in the order in which they run. `places` are those of the model's inputs and outputs, by name."""
+    """Calls of kernels in the order in which they run, and the graph that they compute."""
 
     graph: Graph
     calls: tuple[Call, ...]
@@ -44,16 +44,15 @@ class Plan:
         return found
 
 
-def plan_of(graph: Graph, parallel: bool = False) -> Plan:
+def plan_of(graph: Graph) -> Plan:
     """Return the plan of a graph of steps and views."""
     borders, parts = _borders(graph), _parts_of_concats(graph)
-    return _Planner(graph, parallel, _channels_last(graph), borders, parts, _results(graph, parts)).plan()
+    return _Planner(graph, _channels_last(graph), borders, parts, _results(graph, parts)).plan()
 
 
 @attrs.define
 class _Planner:
     graph: Graph
-    parallel: bool
     last: set[str]
     borders: dict[str, tuple[int, ...]]
     parts: dict[str, tuple[str, int]]
@@ -69,10 +68,10 @@ class _Planner:
         graph = self.graph
         for name in graph.inputs:
             tensor = graph.tensors[name]
-            self.places[name] = _in_order(Buffer(name, tensor.dtype, prod(tensor.shape), "input"), tensor)
+            self.places[name] = _in_order(Buffer(name, tensor.dtype, tensor.size, "input"), tensor)
         for name, tensor in graph.tensors.items():
             if tensor.value is not None:
-                self.places[name] = _in_order(Buffer(name, tensor.dtype, prod(tensor.shape), "constant"), tensor)
+                self.places[name] = _in_order(Buffer(name, tensor.dtype, tensor.size, "constant"), tensor)
         for part in graph.parts:
             if isinstance(part, View):
                 self._view(part)
@@ -142,7 +141,7 @@ class _Planner:
         moved: tuple[Place, Place] | None = None
         while True:
             try:
-                written = spec_of(self.graph, step, place_of, self.parallel)
+                written = spec_of(self.graph, step, place_of)
                 break
             except NeedsCopy as error:
                 if (
@@ -153,7 +152,7 @@ class _Planner:
                         return
                     # The output's place does not fit: it is computed in a buffer of its own.
                     tensor = self.graph.tensors[error.tensor]
-                    made = _in_order(Buffer(f"{error.tensor}.made", tensor.dtype, prod(tensor.shape)), tensor)
+                    made = _in_order(Buffer(f"{error.tensor}.made", tensor.dtype, tensor.size), tensor)
                     moved, places[error.tensor] = (made, self._made(error.tensor)), made
                     continue
                 places[error.tensor] = self._copy(error.tensor, error.shape)
@@ -174,12 +173,7 @@ class _Planner:
                     used.add(name)
                 node = attrs.evolve(node, inputs=tuple(inputs))
             nodes.append(node)
-        made = {node.outputs[0] for node in nodes}
-        return attrs.evolve(
-            step,
-            nodes=tuple(nodes),
-            inputs=tuple(dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)),
-        )
+        return Step.of(*nodes)
 
     def _again(self, name: str) -> str:
         """Return another name of a tensor."""
@@ -194,7 +188,7 @@ class _Planner:
         if len(step.nodes) == 1:
             raise AssertionError(f"no places for {step.name}")
         for node in step.nodes:
-            self._step(Step((node,), tuple(dict.fromkeys(node.inputs)), node.outputs))
+            self._step(Step.of(node))
 
     def _image(self, node: Node) -> Place:
         """Return the place of the image of a convolution, with zeros around it where it is padded."""
@@ -228,11 +222,11 @@ class _Planner:
                 return self._source(view, self._made(view.output))
         if name in self.last:
             return _with_border(name, tensor, self.borders.get(name, (0,) * 2 * (len(tensor.shape) - 2)))
-        return _in_order(Buffer(name, tensor.dtype, prod(tensor.shape)), tensor)
+        return _in_order(Buffer(name, tensor.dtype, tensor.size), tensor)
 
     def _output(self, name: str) -> Place:
         tensor = self.graph.tensors[name]
-        return _in_order(Buffer(name, tensor.dtype, prod(tensor.shape), "output"), tensor)
+        return _in_order(Buffer(name, tensor.dtype, tensor.size, "output"), tensor)
 
     def _copy(self, name: str, shape: tuple[int, ...] | None = None) -> Place:
         """Return a contiguous copy of a tensor, repeated to a shape."""
@@ -248,10 +242,10 @@ class _Planner:
     def _move(self, name: str, source: Place, target: Place) -> None:
         """Add the call of a copy."""
         copy = f"{name}.moved"
-        step = Step((Node(name, "Move", (name,), (copy,)),), (name,), (copy,))
+        step = Step.of(Node(name, "Move", (name,), (copy,)))
         tensors = {**self.graph.tensors, copy: attrs.evolve(self.graph.tensors[name], name=copy)}
         graph, places = attrs.evolve(self.graph, tensors=tensors), {name: source, copy: target}
-        self.calls.append(Call(step, spec_of(graph, step, places.__getitem__, self.parallel)))
+        self.calls.append(Call(step, spec_of(graph, step, places.__getitem__)))
 
 
 def _in_order(buffer: Buffer, tensor: Tensor) -> Place:

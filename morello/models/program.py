@@ -10,9 +10,8 @@ import attrs
 
 from morello.api.kernel import Kernel
 from morello.codegen.interface import header
-from morello.codegen.library import CFile
+from morello.codegen.library import CFile, choice_of, demands
 from morello.codegen.reserved import hides, spelled
-from morello.errors import EmitError
 from morello.ir.program import Parameter
 from morello.kernels.target import Target
 from morello.models.arena import ALIGNMENT, Arena, placed
@@ -33,18 +32,6 @@ static void border(char *at, size_t outer, size_t rows, size_t columns, size_t p
         memset(at + ((rows - bottom) * columns - right) * pixel, 0, (bottom * columns + right) * pixel);
     }
 }
-"""
-_CHOICE = """\
-/* Returns the number of the program that this CPU runs, from 1; 0 if it runs none. */
-static int choice(void) {{
-    static int found = -1;
-    int chosen = __atomic_load_n(&found, __ATOMIC_RELAXED);
-    if (chosen < 0) {{
-        chosen = {choice};
-        __atomic_store_n(&found, chosen, __ATOMIC_RELAXED);
-    }}
-    return chosen;
-}}
 """
 
 
@@ -86,10 +73,7 @@ class ModelProgram:
 
     @cached_property
     def _ordered(self) -> list[Variant]:
-        def demands(one: Variant) -> tuple[int, int]:
-            return len(one.target.info.cpu_features), len(one.target.features)
-
-        return sorted(self.variants, key=demands, reverse=True)
+        return sorted(self.variants, key=lambda one: demands(one.target), reverse=True)
 
     @cached_property
     def arena(self) -> Arena:
@@ -179,28 +163,16 @@ class ModelProgram:
         parts += [_BORDER] if any("    border(" in one for one in bodies) else []
         parts += bodies
         if several:
-            parts.append(self._choice())
+            programs = [(one.target, [kernel.program for kernel in one.kernels]) for one in self._ordered]
+            parts.append(choice_of(name, programs))
             cases = "".join(
                 f"    case {number}:\n        run_{one.target.c_name}(inputs, outputs, workspace);\n        return 0;\n"
                 for number, one in enumerate(self._ordered, 1)
             )
-            calls = f"    switch (choice()) {{\n{cases}    default:\n        return 1;\n    }}\n"
+            calls = f"    switch (morello_choice_{name}()) {{\n{cases}    default:\n        return 1;\n    }}\n"
         else:
             calls = "    run(inputs, outputs, workspace);\n    return 0;\n"
         return "\n".join([*parts, f"int {name}_run({given}) {{\n{calls}}}\n"])
-
-    def _choice(self) -> str:
-        """Return the function that chooses among the targets."""
-        tests: list[str] = []
-        for number, one in enumerate(self._ordered, 1):
-            needed: dict[str, None] = {}
-            for kernel in one.kernels:
-                if kernel.program.cpu_tests is None:
-                    reason = f"{one.target.full_name} has no test in C for the CPU features of {kernel.program.name}"
-                    raise EmitError(reason, "build the model for one target")
-                needed |= dict.fromkeys(kernel.program.cpu_tests)
-            tests.append(f"{' && '.join(needed) or '1'} ? {number}")
-        return _CHOICE.format(choice="\n            : ".join([*tests, "0"]))
 
     def _body(self, variant: Variant) -> str:
         """Return the statements that run the model on a target."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from morello.frontend.parser import parse_signed
+from morello.ir.dtypes import DType
 from morello.ir.ops.common import as_type
 from morello.ir.signature import Signature
 from morello.models.graph import Graph, Node, Step
@@ -17,32 +17,40 @@ from morello.models.plan import plan_of
 from morello.verify.reference import reference_target
 
 
+@attrs.define
+class Memory:
+    """The buffers of a graph's plan for these inputs, with values as `stored` returns them, at first zeros."""
+
+    graph: Graph
+    inputs: Mapping[str, np.ndarray]
+    stored: Callable[[np.ndarray, DType], np.ndarray]
+    buffers: dict[Buffer, np.ndarray] = attrs.field(factory=dict[Buffer, np.ndarray])
+
+    def at(self, place: Place) -> np.ndarray:
+        """Return the values at a place, on the memory of its buffer."""
+        buffer = place.buffer
+        if buffer not in self.buffers:
+            value = self.inputs.get(buffer.name) if buffer.kind == "input" else None
+            value = self.graph.tensors[buffer.name].value if buffer.kind == "constant" else value
+            given = np.zeros(buffer.size) if value is None else np.ascontiguousarray(value).reshape(-1)
+            self.buffers[buffer] = self.stored(given, buffer.dtype)
+        return place.values(self.buffers[buffer])
+
+
 def evaluated(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the tensors of a graph by name, before or after passes: floats as float64, so rounding is negligible.
 
     They are the inputs, the constants, and the outputs of nodes, or of steps if it has steps.
     """
-    steps = (_step(part) if isinstance(part, Node) else part for part in graph.parts)
+    steps = (Step.of(part) if isinstance(part, Node) else part for part in graph.parts)
     graph = attrs.evolve(graph, parts=tuple(steps))
     plan, target = plan_of(graph), reference_target()
-    memory: dict[Buffer, np.ndarray] = {}
-    found: dict[str, np.ndarray] = {}
-
-    def array_of(place: Place) -> np.ndarray:
-        buffer = place.buffer
-        if buffer not in memory:
-            value = inputs.get(buffer.name) if buffer.kind == "input" else None
-            value = graph.tensors[buffer.name].value if buffer.kind == "constant" else value
-            given = np.zeros(buffer.size) if value is None else np.ascontiguousarray(value).reshape(-1)
-            memory[buffer] = as_type(given, buffer.dtype)
-        flat = memory[buffer]
-        return as_strided(flat[place.start :], place.shape, [flat.itemsize * one for one in place.strides])
-
+    memory, found = Memory(graph, inputs, as_type), dict[str, np.ndarray]()
     for call in plan.calls:
         spec, signature = parse_signed(call.written.text, target)
         logical = spec.logical
         order = signature or Signature.of(logical)
-        arrays = order.in_spec_order([array_of(place) for place in call.written.places])
+        arrays = order.in_spec_order([memory.at(place) for place in call.written.places])
         names = order.in_spec_order(call.written.tensors)
         operands = logical.op.operands(len(logical.shape))
         read = [
@@ -58,10 +66,8 @@ def evaluated(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nd
                 if name in graph.tensors:
                     found[name] = array.reshape(graph.tensors[name].shape).copy()
     outputs = {
-        one.name: flat.reshape(graph.tensors[one.name].shape) for one, flat in memory.items() if one.kind == "output"
+        one.name: flat.reshape(graph.tensors[one.name].shape)
+        for one, flat in memory.buffers.items()
+        if one.kind == "output"
     }
     return found | outputs
-
-
-def _step(node: Node) -> Step:
-    return Step((node,), tuple(dict.fromkeys(node.inputs)), node.outputs)

@@ -43,7 +43,8 @@ def goals_of(plan: Plan, name: str, target: Target, suffix: str = "") -> Mapping
 def work_of(goals: Sequence[Goal]) -> list[float]:
     """Return the share of each goal in the floating-point operations of all."""
     work = [one.spec.logical.flops for one in goals]
-    return [each / (sum(work) or 1) for each in work]
+    total = sum(work) or 1
+    return [each / total for each in work]
 
 
 def budgets(goals: Sequence[Goal], whole: SearchBudget) -> list[SearchBudget]:

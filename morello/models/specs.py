@@ -38,7 +38,7 @@ class Written:
     places: tuple[Place, ...]
 
 
-def spec_of(graph: Graph, step: Step, place_of: Callable[[str], Place], parallel: bool = False) -> Written:
+def spec_of(graph: Graph, step: Step, place_of: Callable[[str], Place]) -> Written:
     """Return the Spec of a step whose tensors have these places.
 
     Raises NeedsCopy for a tensor whose places the operation cannot take.
@@ -53,7 +53,6 @@ def spec_of(graph: Graph, step: Step, place_of: Callable[[str], Place], parallel
     states = {
         name: f"{graph.tensors[name].dtype}, GL{places[name].text}{', constant' * (name in packed)}" for name in tensors
     }
-    tail = "" if parallel else ", serial"
     shapes = {name: "×".join(map(str, places[name].shape)) for name in tensors}
     ordered = tuple(places[name] for name in tensors)
     if len(nodes) == 1 and nodes[0].op not in NAMED_GRAPHS:
@@ -62,14 +61,14 @@ def spec_of(graph: Graph, step: Step, place_of: Callable[[str], Place], parallel
         called = (*node.inputs, *node.outputs)
         operands = ", ".join(f"({states[name]})" for name in called)
         names = ", ".join(f"x{number}" for number in range(len(called)))
-        text = f"{_applied(graph, node, places)}, {operands}{tail})({names})"
+        text = f"{_applied(graph, node, places)}, {operands}, serial)({names})"
         return Written(text, called, tuple(places[name] for name in called))
     equations = []
     for node in reversed(nodes):
         inputs = ", ".join(labels[name] for name in node.inputs)
         equations.append(f"{labels[node.outputs[0]]} = {node.op}{_listed(node.parameters)}({inputs})")
     listed = ", ".join(f"{labels[name]}: ({shapes[name]}, {states[name]})" for name in tensors)
-    return Written(f"Compose([{', '.join(equations)}], [{listed}]{tail})", tensors, ordered)
+    return Written(f"Compose([{', '.join(equations)}], [{listed}], serial)", tensors, ordered)
 
 
 def _applied(graph: Graph, node: Node, places: Mapping[str, Place]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from morello.api.kernel import Kernel
 from morello.ir.program import Parameter
@@ -60,8 +59,7 @@ def _bytes(plan: Plan, place: Place, one: Parameter, kernel: Kernel) -> bytes:
     assert value is not None
     flat = np.ascontiguousarray(value).reshape(-1)
     if _is_packed(one, kernel):
-        strides = [flat.itemsize * each for each in place.strides]
-        flat = pack(np.ascontiguousarray(as_strided(flat[place.start :], place.shape, strides)), one.tensor)
+        flat = pack(np.ascontiguousarray(place.values(flat)), one.tensor)
     # An array in another order of dimensions has the logical shape: its values are taken as they are in memory.
     return flat.ravel(order="K").tobytes()
 

@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 
 from morello.models.graph import Graph, Node, Part, Tensor
+from morello.models.passes.rewriting import with_constant
 
 #: The dimension of the channels in the output, and in the weights, of each operation.
 _CHANNELS = {"Conv": (1, 0), "Conv1d": (1, 0), "Conv3d": (1, 0), "Matmul": (-1, -1)}
@@ -57,16 +58,16 @@ def _of_channels(graph: Graph, part: Part, chains: dict[str, _Chain], parts: lis
     """Return the output of a product and the constant of each channel that a node takes; None for another node."""
     if not isinstance(part, Node) or part.op not in ("Mul", "Add"):
         return None
-    source, constant = part.inputs if graph.is_constant(part.inputs[1]) else part.inputs[::-1]
-    if source not in chains or not graph.is_constant(constant) or source in graph.outputs:
+    if not (found := with_constant(graph, part)) or found[0] not in chains or not graph.is_only_read(found[0]):
         return None
+    source, constant = found
     shape, dims = graph.tensors[constant].shape, graph.tensors[source].shape
     product = parts[chains[source].product]
     assert isinstance(product, Node)
     channel = _CHANNELS[product.op][0] % len(dims)
     padded = (1,) * (len(dims) - len(shape)) + shape
     fits = len(padded) == len(dims) and all(size == 1 for dim, size in enumerate(padded) if dim != channel)
-    return (source, constant) if fits and len(graph.readers[source]) == 1 else None
+    return found if fits else None
 
 
 def _scale(parts: list[Part], tensors: dict[str, Tensor], chain: _Chain, by: np.ndarray) -> None:

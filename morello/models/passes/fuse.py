@@ -20,7 +20,7 @@ def fuse(graph: Graph) -> Graph:
         if isinstance(part, Node) and id(part) not in taken:
             nodes = _followed(graph, part, taken)
             taken.update(map(id, nodes))
-            steps[id(nodes[-1])] = _step(nodes)
+            steps[id(nodes[-1])] = Step.of(*nodes)
     parts: list[Part] = []
     for part in graph.parts:
         if not isinstance(part, Node):
@@ -39,8 +39,7 @@ def _followed(graph: Graph, first: Node, taken: set[int]) -> list[Node]:
         return nodes
     while len(nodes) < _MOST:
         made = nodes[-1].outputs[0]
-        readers = graph.readers[made]
-        if made in graph.outputs or len(readers) != 1 or not isinstance(after := readers[0], Node):
+        if not graph.is_only_read(made) or not isinstance(after := graph.readers[made][0], Node):
             break
         if id(after) in taken or not is_elementwise(after.op) or not _alike(graph, after, made):
             break
@@ -58,9 +57,3 @@ def _alike(graph: Graph, node: Node, made: str) -> bool:
 def is_elementwise(op: str) -> bool:
     """Return whether an operation computes each value of its output from one of each input."""
     return isinstance(BY_NAME.get(op), (Unary, Binary))
-
-
-def _step(nodes: list[Node]) -> Step:
-    made = {name for node in nodes for name in node.outputs}
-    inputs = dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)
-    return Step(tuple(nodes), tuple(inputs), nodes[-1].outputs)

@@ -23,12 +23,12 @@ def _merged(graph: Graph, node: Node, make: Builder) -> bool:
     link = line_of(graph, node)
     readers = graph.readers[node.outputs[0]]
     if not link or (
-        is_only_read(graph, node.outputs[0]) and isinstance(readers[0], Node) and line_of(graph, readers[0])
+        graph.is_only_read(node.outputs[0]) and isinstance(readers[0], Node) and line_of(graph, readers[0])
     ):
         # The last one stands for all, and the others become dead.
         return False
     source, by, add = link
-    while is_only_read(graph, source) and isinstance(before := graph.makers.get(source), Node):
+    while graph.is_only_read(source) and isinstance(before := graph.makers.get(source), Node):
         if not (link := line_of(graph, before)):
             break
         source, add, by = link[0], add + by * link[2], by * link[1]
@@ -42,11 +42,6 @@ def _merged(graph: Graph, node: Node, make: Builder) -> bool:
     if shifts:
         make.node("Add", source, make.constant(add.astype(dtype)), to=output)
     return True
-
-
-def is_only_read(graph: Graph, name: str) -> bool:
-    """Return whether one part, and nothing else, reads a tensor."""
-    return len(graph.readers[name]) == 1 and name not in graph.outputs
 
 
 def line_of(graph: Graph, node: Node) -> tuple[str, np.ndarray, np.ndarray] | None:

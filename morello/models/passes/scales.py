@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from morello.models.building import Builder
 from morello.models.graph import Graph, Node
-from morello.models.passes.merge import is_only_read, line_of
+from morello.models.passes.merge import line_of
 from morello.models.passes.rewriting import rewritten
 
 
@@ -17,7 +17,7 @@ def _after(graph: Graph, node: Node, make: Builder) -> bool:
     total, inputs = 1.0, list[str]()
     for name in node.inputs if node.op == "Matmul" else ():
         before = graph.makers.get(name)
-        line = line_of(graph, before) if isinstance(before, Node) and is_only_read(graph, name) else None
+        line = line_of(graph, before) if isinstance(before, Node) and graph.is_only_read(name) else None
         if line and line[1].size == 1 and not line[2].any():
             total *= float(line[1].item())
             name = line[0]
