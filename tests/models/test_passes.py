@@ -145,3 +145,5 @@ def test_products_of_one_tensor():
     apart = body + "r = Relu(qb) u = Tanh(kb) y = Mul(r, u)"
     ops = passed(graph_with(apart, outputs="float[2, 3, 4] y"))
     assert ops == ["Matmul", "Matmul", "Add", "Add", "Relu", "Tanh", "Mul"]
+    # An output of the model is no view of the joined product.
+    assert passed(graph_with(heads_y, outputs="float[2, 3, 2, 2] y, float[2, 3, 4] q")).count("Matmul") == 2

@@ -44,8 +44,7 @@ def _branch(graph: Graph, node: Node) -> _Branch | None:
     if node.op != "Matmul" or not graph.is_constant(node.inputs[1]) or len(graph.tensors[node.inputs[1]].shape) != 2:
         return None
     output, add = node.outputs[0], None
-    readers = graph.readers[output]
-    if len(readers) == 1 and isinstance(found := readers[0], Node) and found.op == "Add":
+    if graph.is_only_read(output) and isinstance(found := graph.readers[output][0], Node) and found.op == "Add":
         size = graph.tensors[output].shape[-1]
         other = graph.tensors[found.inputs[found.inputs[0] == output]]
         if other.value is None or other.shape[-1:] != (size,) or other.value.size != size:
