@@ -76,7 +76,7 @@ def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
 
 
 def _onnxruntime(path: str, options: Options) -> tuple[Call, dict[str, float]]:
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
 
     from morello.models.onnx import from_onnx
 
