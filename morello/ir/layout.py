@@ -277,6 +277,12 @@ def nhwc(rank: int) -> Layout:
 
 
 @cache
+def nchw(rank: int) -> Layout:
+    """Return the row-major layout of rank-4 tensors."""
+    return _of_images("nchw", rank)
+
+
+@cache
 def chwn(rank: int) -> Layout:
     """Return the layout with the batch last; for filters, values of all filters are adjacent."""
     return _of_images("chwn", rank)
@@ -304,11 +310,12 @@ def nchwc(rank: int, strip: int) -> Layout:
 
 
 #: Layouts with a name in the Spec language, in order of preference for printing. `nchwc` adds `nchw8c` and others.
-NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc, "chwn": chwn}
+NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc, "chwn": chwn, "nchw": nchw}
 
 
 def named(name: str) -> Callable[[int], Layout] | None:
-    """Return the function from ranks to layouts of this name, or None."""
+    """Return the function from ranks to layouts of this name, or None; it may be in capitals, as in frameworks."""
+    name = name.lower() if name.isupper() else name
     strip = re.fullmatch("nchw([1-9][0-9]*)c", name)
     return partial(nchwc, strip=int(strip[1])) if strip else NAMED.get(name)
 

@@ -80,6 +80,24 @@ def test_filters_that_reach_padding_alone(stride: Any, padding: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("groups", [1, 2])
+def test_conv2d_with_bias_residual_and_activation(groups: int, runs: None) -> None:
+    x, w, bias, more = values(1, 4, 5, 5), values(4, 4 // groups, 3, 3, seed=1), values(4, seed=2), values(1, 4, 3, 3)
+    expected = convolved(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), w, 2, 0, 1, groups) + bias[:, None, None]
+    options: dict[str, Any] = {"stride": 2, "padding": "same", "groups": groups, **FAST}
+    np.testing.assert_allclose(morello.conv2d(x, w, bias, **options), expected, atol=1e-4)
+    made = morello.conv2d(x, w, bias, residual=more, activation="relu6", **options)
+    np.testing.assert_allclose(made, np.clip(expected + more, 0, 6), atol=1e-4)
+
+
+def test_padding_in_words() -> None:
+    x, w = values(1, 1, 4, 5), values(1, 1, 2, 4, seed=1)
+    padded = np.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2)))
+    np.testing.assert_array_equal(morello.conv2d(x, w, padding="same", **PLAIN), convolved(padded, w, 1, 0, 1, 1))
+    np.testing.assert_array_equal(morello.conv2d(x, w, padding="valid", **PLAIN), convolved(x, w, 1, 0, 1, 1))
+
+
+@pytest.mark.slow
 def test_layer_norm(runs: None) -> None:
     x, gamma, beta = values(2, 4, seed=1), values(4, seed=2), values(4, seed=3)
     expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * gamma + beta
@@ -133,6 +151,9 @@ def test_axes_of_size_0() -> None:
         (lambda x: ANY.conv2d(x, x), "b×c×H×W"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], stride=0), "stride is 0"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], padding=(1, 2, 3)), "padding is"),
+        (lambda x: ANY.conv2d(x[None, None], x[None, None], padding="full"), "padding is 'full'"),
+        (lambda x: ANY.conv2d(x[None, None], x[None, None], activation="rely"), "activation is 'rely'"),
+        (lambda x: ANY.conv2d(x[None, None], x[None, None], x), r"bias has shape \(2, 4\)"),
         (lambda x: ANY.conv2d(x[None, None, :1], x[None, None]), "leave no output"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], groups=2), "1 channels of x"),
         (lambda x: ANY.attention(x, x, x[:1]), "with one batch for all"),

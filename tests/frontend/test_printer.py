@@ -141,6 +141,23 @@ def test_an_image_is_printed_as_the_padding_that_makes_it_fit(target):
     assert framework.logical.operands[0].shape == (1, 3, 224, 224)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("Conv[padding=same](1×2×2×8×8×2×4, ", "Conv[padding=[0, 1, 1, 2]](1×2×2×8×8×2×4, "),
+        ("Conv[stride=2, padding=same](1×2×2×4×4×3×3, ", "Conv[stride=2, padding=[0, 0, 1, 1]](1×2×2×4×4×3×3, "),
+        ("Conv[stride=2, padding=same, image=7](1×2×2×4×4×3×3, ", "Conv[stride=2, padding=1](1×2×2×4×4×3×3, "),
+        ("Conv[padding=valid](1×2×2×4×4×3×3, ", "Conv(1×2×2×4×4×3×3, "),
+    ],
+)
+def test_padding_in_words(given, meant, target):
+    operands = "(f32, GL, NCHW), GL, (f32, GL, NHWC))"
+    assert parse_spec(given + operands, target) == parse_spec(meant + operands.lower().replace("gl", "GL"), target)
+    alone, inside = "Conv[padding=same, stride=2]", "[(1×1×8×9, GL), (1×1×3×3, GL), (1×1×4×5, GL)])"
+    graph = parse_spec(f"Compose([Relu, {alone}], {inside}", target)
+    assert graph == parse_spec(f"Compose([Relu, Conv[padding=[0, 1, 1, 1], stride=2]], {inside}", target)
+
+
 def test_images_in_a_graph_are_printed_as_padding_too(target):
     text = """\
 Compose([Conv[padding=1, image=56], Relu, Conv[stride=2, padding=3, image=[112, 112]]],

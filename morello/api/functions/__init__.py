@@ -16,7 +16,8 @@ import numpy as np
 from morello.api.functions.attention_plan import attention_arrays, check_is_causal, plan_attention
 from morello.api.functions.calls import Function, FunctionOptions, FunctionPlan, call
 from morello.api.functions.conversion import from_lists
-from morello.api.functions.networks import plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
+from morello.api.functions.convolutions import plan_conv2d
+from morello.api.functions.networks import plan_gelu, plan_layer_norm, plan_softmax
 from morello.api.functions.products import plan_product
 from morello.api.functions.quantized import plan_qmatmul, quantize_weights
 from morello.errors import ArgumentError
@@ -115,21 +116,29 @@ def qmatmul(
 def conv2d(
     x: Any,
     w: Any,
+    bias: Any = None,
     *,
     stride: Sizes = 1,
-    padding: Sizes = 0,
+    padding: Sizes | Literal["same", "valid"] = 0,
     dilation: Sizes = 1,
     groups: int = 1,
+    residual: Any = None,
+    activation: str | None = None,
     out: Any = None,
     **options: Unpack[FunctionOptions],
 ) -> Any:
     """Return the convolution, as neural networks have it, of images b×c×H×W with filters f×(c/groups)×fh×fw.
 
     The result is b×f×h×w, h = (H + 2·padding − dilation·(fh − 1) − 1) // stride + 1 and w likewise. Parameters are a
-    number or a pair for rows and columns.
+    number or a pair for rows and columns. The padding "same" makes h = ⌈H / stride⌉, "valid" is none.
+
+    A bias of f values and a residual b×f×h×w are added, then the activation is applied, in the same kernel: "relu",
+    "relu6", "gelu", "silu", "sigmoid", "tanh", "hardsigmoid", "hardswish" or "mish".
     """
     parameters = tuple(tuple(each) if isinstance(each, list) else each for each in (stride, padding, dilation))
-    return call(_CONV2D, (*parameters, groups), (x, w), out, options)
+    given = {"x": x, "w": w, "bias": bias, "residual": residual}
+    given = {name: one for name, one in given.items() if one is not None}
+    return call(_CONV2D, (*parameters, groups, activation, tuple(given)), tuple(given.values()), out, options)
 
 
 def attention(
@@ -182,5 +191,5 @@ _SOFTMAX = Function("softmax", plan_softmax, ("axis",), torch={"dim": "axis"})
 _GELU = Function("gelu", plan_gelu, ("form",), torch={"approximate": "form"})
 _LAYER_NORM = Function("layer_norm", plan_layer_norm, ("eps",))
 _QMATMUL = Function("qmatmul", plan_qmatmul, ("bits", "group"))
-_CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups"))
+_CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups", "activation"))
 _ATTENTION = Function("attention", plan_attention, ("scale", "window"), lacking=("dropout_p",))

@@ -13,7 +13,6 @@ import numpy as np
 from morello.api.functions.calls import FunctionPlan
 from morello.api.functions.views import ArrayView, merged, result_like
 from morello.errors import ArgumentError
-from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.named_graphs import NAMED_GRAPHS
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Gelu
@@ -72,54 +71,3 @@ def plan_layer_norm(eps: float, arrays: Sequence[np.ndarray], out: np.ndarray | 
     return FunctionPlan(
         "layer_norm", graph.compose, made.shape, tuple(enumerate(inputs)), made, x.shape, norm.names, order
     )
-
-
-def plan_conv2d(
-    stride: object, padding: object, dilation: object, groups: int, arrays: Sequence[np.ndarray], out: np.ndarray | None
-) -> FunctionPlan:
-    """Return the plan of `conv2d`. Raises ArgumentError for shapes and parameters that do not fit."""
-    x, w = (ArrayView.of(array, f"conv2d: {name}") for array, name in zip(arrays, ("x", "w"), strict=True))
-    if (len(x.shape), len(w.shape)) != (4, 4):
-        raise ArgumentError(
-            f"conv2d: x has shape {x.shape} and w {w.shape}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
-        )
-    strides, pads = _pair("stride", stride, 1), _pair("padding", padding, 0)
-    dilations = _pair("dilation", dilation, 1)
-    (b, channels, *image), (filters, c, *size) = x.shape, w.shape
-    if 0 in size:
-        raise ArgumentError(f"conv2d: w has shape {w.shape}", "its filters have at least one row and column")
-    if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
-        raise ArgumentError(
-            f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
-            "x needs groups times the channels of a filter, and the number of filters must be a multiple of groups",
-        )
-    reach = [each * (length - 1) + 1 for each, length in zip(dilations, size, strict=True)]
-    sizes = [(n + 2 * pad - r) // step + 1 for n, pad, r, step in zip(image, pads, reach, strides, strict=True)]
-    if min(sizes) < 1:
-        raise ArgumentError(
-            f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pass a larger padding"
-        )
-    # As in other frameworks, the last rows and columns that no filter reaches are ignored.
-    ends = [step * (n - 1) + r - pad for step, n, r, pad in zip(strides, sizes, reach, pads, strict=True)]
-    x = x.parted((slice(None), slice(None), *(slice(max(0, min(end, n))) for end, n in zip(ends, image, strict=True))))
-    after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
-    y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
-    shape, made, kind = (b, filters, channels, *sizes, *size), y, Conv
-    if groups > 1:
-        x, w, made = x.split(1, groups), w.split(0, groups), y.split(1, groups)
-        shape, kind = (b, groups, filters // groups, c, *sizes, *size), GroupedConv
-    op = kind(stride=strides, padding=(*pads, *after), dilation=dilations)
-    return FunctionPlan("conv2d", op, shape, ((0, x), (1, w)), made, y.shape)
-
-
-def _pair(name: str, given: object, least: int) -> tuple[int, int]:
-    """Return a parameter as a pair for rows and columns. Raises ArgumentError for other values."""
-    pair = given if isinstance(given, tuple) else (given, given)
-    found = tuple(int(one) for one in pair if isinstance(one, Integral))
-    if len(pair) != 2 or len(found) != 2 or min(found) < least:
-        raise ArgumentError(f"conv2d: {name} is {given!r}", f"it is a number of at least {least}, or a pair of them")
-    return found
-
-
-def _times(sizes: Sequence[int]) -> str:
-    return "×".join(map(str, sizes))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import ClassVar, Self
+from operator import sub
+from typing import ClassVar, Self, TypeGuard
 
 import attrs
 import numpy as np
@@ -35,7 +36,7 @@ def _check_padding(op: Windows, field: attrs.Attribute[Sizes], given: Sizes) -> 
     if (isinstance(given, tuple) and len(given) != sides) or min(_each(given, sides), default=-1) < 0:
         names = (*_BEFORE[-op.axes :], *_AFTER[-op.axes :])
         raise SpecError(
-            f"{op.name}: padding is a number of at least 0{op.list_of(names)}",
+            f"{op.name}: padding is a number of at least 0{op.list_of(names)}, or same or valid",
             f"for example padding=1 or padding={[1] * op.axes + [0] * op.axes}",
         )
 
@@ -111,14 +112,46 @@ class Windows(Operation):
 
         With an image, padding below and to the right is set so that the image fits the output exactly. The output's
         size is in `shape`, or follows from the filters among `operands`. Raises SpecError for an unknown parameter,
-        and for an image that no such padding fits.
+        and for an image that no such padding fits. `padding` may be "valid", which is none, or "same": the least that
+        makes outputs at all multiples of the stride, as much before the image as after it, or one less.
         """
-        op = super().configured({name: value for name, value in given.items() if name != "image"}, shape)
-        return op._on_image(given["image"], shape, operands) if "image" in given else op
+        given = dict(given)
+        image, same = given.pop("image", None), given.get("padding") == "same"
+        if isinstance(word := given.get("padding"), str):
+            if word not in ("same", "valid"):
+                raise SpecError(f"{self.name}: padding is {word!r}", "write numbers, same or valid")
+            del given["padding"]
+        op = super().configured(given, shape)
+        if same:
+            op, image = op._same(image, shape, operands)
+        return op if image is None else op._on_image(image, shape, operands)
+
+    def _same(
+        self, image: Value | None, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]
+    ) -> tuple[Self, Value]:
+        """Return the operation with the padding "same", and the image; without one it is that of the operands, or
+        the output's size times the stride.
+        """
+        n, (seen, filters) = self.axes, (*operands, None, None)[:2]
+        if image is None and shape:
+            image = tuple(step * size for step, size in zip(self.strides, shape[-2 * n : -n], strict=True))
+        image = tuple(seen or ())[-n:] if image is None else image
+        windows = (shape or filters or ())[-n:]
+        if not self._is_image(image) or len(windows) < n:
+            return self, image  # `_on_image` raises.
+        reach = (dilation * (size - 1) + 1 for dilation, size in zip(self.dilations, windows, strict=True))
+        pads = [
+            max(0, (-(-size // step) - 1) * step + each - size)
+            for size, step, each in zip(_each(image, n), self.strides, reach, strict=True)
+        ]
+        before = [pad // 2 for pad in pads]
+        return attrs.evolve(self, padding=(*before, *map(sub, pads, before))), image
+
+    def _is_image(self, image: Value) -> TypeGuard[int | tuple[int, ...]]:
+        return type(image) is int or (isinstance(image, tuple) and len(image) == self.axes)
 
     def _on_image(self, image: Value, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]) -> Self:
-        kinds = type(image) is int or (isinstance(image, tuple) and len(image) == self.axes)
-        sizes = _each(image, self.axes) if kinds and isinstance(image, int | tuple) else (0,)
+        sizes = _each(image, self.axes) if self._is_image(image) else (0,)
         if min(sizes) < 1:
             raise SpecError(
                 f"{self.name}: image is a number of at least 1{self.list_of(self.names)}", "for example image=224"
@@ -164,10 +197,11 @@ class Windows(Operation):
         subject = f"{self.name}: an image of {_times(image)}, filters of {_times(window)} and these parameters"
         if min(output) < 1:
             raise SpecError(f"{subject} leave no output", "make the image or the padding larger")
-        raise SpecError(
-            f"{subject} make an output of {_times(output)}, not {_times(given)}",
-            f"write the shape as {_times([*shape[: -2 * n], *output, *window])}",
-        )
+        hint = f"write the shape as {_times([*shape[: -2 * n], *output, *window])}"
+        if [*given] == [*image]:
+            whole = [size - over for size, over in zip(image, spare, strict=True)]
+            hint = f"if {_times(given)} are the sizes of the image, {hint}; if of the output, write image={whole}"
+        raise SpecError(f"{subject} make an output of {_times(output)}, not {_times(given)}", hint)
 
     def _check_ends(self, image: Sequence[int], ends: Sequence[int]) -> None:
         """Raise SpecError if filters do not reach the last rows or columns: their `ends` are negative."""

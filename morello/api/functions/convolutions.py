@@ -1,0 +1,115 @@
+"""Plans of convolutions, with a bias, a residual and an activation in the same kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+
+import numpy as np
+
+from morello.api.functions.calls import FunctionPlan
+from morello.api.functions.views import ArrayView, result_like
+from morello.errors import ArgumentError
+from morello.ir.ops import BY_NAME, ComposeStage, Operation, arranged
+from morello.ir.ops.binary import Add
+from morello.ir.ops.conv import Conv, GroupedConv
+
+_ACTIVATIONS = ("Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Mish")
+
+
+def plan_conv2d(
+    stride: object,
+    padding: object,
+    dilation: object,
+    groups: int,
+    activation: object,
+    names: tuple[str, ...],
+    arrays: Sequence[np.ndarray],
+    out: np.ndarray | None,
+) -> FunctionPlan:
+    """Return the plan of `conv2d` for arrays of these names: x, w, and bias and residual if they are given.
+
+    Raises ArgumentError for shapes and parameters that do not fit.
+    """
+    views = {name: ArrayView.of(array, f"conv2d: {name}") for array, name in zip(arrays, names, strict=True)}
+    x, w = views["x"], views["w"]
+    if (len(x.shape), len(w.shape)) != (4, 4):
+        raise ArgumentError(
+            f"conv2d: x has shape {x.shape} and w {w.shape}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
+        )
+    (b, channels, *image), (filters, c, *size) = x.shape, w.shape
+    if 0 in size:
+        raise ArgumentError(f"conv2d: w has shape {w.shape}", "its filters have at least one row and column")
+    if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
+        raise ArgumentError(
+            f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
+            "x needs groups times the channels of a filter, and the number of filters must be a multiple of groups",
+        )
+    strides, dilations = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
+    reach = [apart * (length - 1) + 1 for apart, length in zip(dilations, size, strict=True)]
+    axes = [*zip(image, reach, strides, strict=True)]
+    if padding == "same":
+        pads = [max(0, (-(-n // step) - 1) * step + r - n) for n, r, step in axes]
+        before = [pad // 2 for pad in pads]
+    else:
+        before = [*_pair("padding", 0 if padding == "valid" else padding, 0, ", or same or valid")]
+        pads = [2 * pad for pad in before]
+    sizes = [(n + pad - r) // step + 1 for (n, r, step), pad in zip(axes, pads, strict=True)]
+    if min(sizes) < 1:
+        raise ArgumentError(
+            f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pass a larger padding"
+        )
+    # As in other frameworks, the last rows and columns that no filter reaches are ignored.
+    ends = [step * (n - 1) + r - low for (_, r, step), n, low in zip(axes, sizes, before, strict=True)]
+    views["x"] = x.parted((slice(None), slice(None), *(slice(max(0, end)) for end in ends)))
+    after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
+    y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
+    shapes = {"bias": (filters,), "residual": y.shape}
+    for name in names[2:]:
+        if views[name].shape != shapes[name]:
+            raise ArgumentError(f"conv2d: {name} has shape {views[name].shape}", f"pass one of {shapes[name]}")
+    made, kind, channel = y, Conv, [filters]
+    if groups > 1:
+        views = {name: one.split(0 if name in ("w", "bias") else 1, groups) for name, one in views.items()}
+        made, kind, channel = y.split(1, groups), GroupedConv, [groups, filters // groups]
+    conv = kind(stride=strides, padding=(*before, *after), dilation=dilations)
+    rank = len(made.shape)
+    later: list[tuple[Operation, tuple[int, ...]]] = []
+    if "bias" in views:
+        views["bias"] = views["bias"].grouped([[], *([axis] for axis in range(rank - 3)), [], []])
+        later.append((Add(over=(0, rank - 2, rank - 1)), (2,)))
+    if "residual" in views:
+        later.append((Add(), (len(names) - 1,)))
+    if activation is not None:
+        later.append((_activation(activation), ()))
+    inputs = tuple(enumerate(views.values()))
+    if not later:
+        return FunctionPlan("conv2d", conv, (b, *channel, c, *sizes, *size), inputs, made, y.shape)
+    stages = [ComposeStage(op, rank, (~at, *more)) for at, (op, more) in enumerate(reversed(later), 1)]
+    graph = arranged([*stages, ComposeStage(conv, rank + 3, (0, 1))])
+    order = (*graph.inputs, len(names))
+    iterated = (b, *channel, *sizes, c, *size)
+    return FunctionPlan("conv2d", graph.compose, iterated, inputs, made, y.shape, (*names, "y"), order)
+
+
+def _activation(name: object) -> Operation:
+    """Return an operation on values by its name in lower case. Raises ArgumentError for another."""
+    found = {one.lower(): BY_NAME[one] for one in _ACTIVATIONS}
+    found["relu6"] = BY_NAME["Clip"].configured({"low": 0, "high": 6})
+    if name not in found:
+        raise ArgumentError(f"conv2d: activation is {name!r}", f"it is None or one of {', '.join(found)}")
+    return found[str(name)]
+
+
+def _pair(name: str, given: object, least: int, words: str = "") -> tuple[int, int]:
+    """Return a parameter as a pair for rows and columns. Raises ArgumentError for other values."""
+    pair = given if isinstance(given, tuple) else (given, given)
+    found = tuple(int(one) for one in pair if isinstance(one, Integral))
+    if len(pair) != 2 or len(found) != 2 or min(found) < least:
+        hint = f"it is a number of at least {least}, or a pair of them{words}"
+        raise ArgumentError(f"conv2d: {name} is {given!r}", hint)
+    return found[0], found[1]
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return "×".join(map(str, sizes))
