@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -19,6 +20,8 @@ from morello.ir.ops.quantize import ToBytes
 from morello.ir.ops.unary import Unary
 from morello.models.graph import Graph, Node, Part, Tensor, View
 
+#: The most values of a tensor, and of a constant that is a view of another one.
+MOST_VALUES, _MOST_SEEN = 1 << 32, 1 << 28
 _BY_NUMPY = {one.numpy: one for one in ALL}
 
 
@@ -87,7 +90,9 @@ class Builder:
         return self._new(Tensor(self._fresh("constant"), value.shape, dtype_of(value.dtype), value))
 
     def tensor(self, shape: Sequence[int], dtype: DType) -> str:
-        """Return the name of a new tensor."""
+        """Return the name of a new tensor. Raises Unsupported for more values than one may have."""
+        if prod(shape) > MOST_VALUES:
+            raise Unsupported(f"values of the shape {tuple(shape)}")
         name = self._new(Tensor(self._fresh("part"), tuple(map(int, shape)), dtype))
         self.made.add(name)
         return name
@@ -166,9 +171,11 @@ class Builder:
         """Add a view; return its name. Those of constants are constants."""
         found = View(self.source, kind, source, to, tuple(given))
         value = self.tensors[source].value
+        shape = found.of(np.empty(self.shape(source), np.int8)).shape
+        if value is not None and prod(shape) > max(value.size, _MOST_SEEN):
+            raise Unsupported(f"a constant of the shape {shape}")
         if value is not None and not to:
             return self.constant(np.ascontiguousarray(found.of(np.ascontiguousarray(value))))
-        shape = found.of(np.empty(self.shape(source), np.int8)).shape
         self._check(to, shape)
         if value is not None:
             made = np.ascontiguousarray(found.of(np.ascontiguousarray(value)))

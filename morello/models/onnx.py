@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Mapping
 from math import prod
@@ -14,21 +13,21 @@ import attrs
 import numpy as np
 
 from morello.errors import MorelloError
-from morello.models.building import OPERATORS, Builder, Source, Unsupported, dtype_of
+from morello.models.building import MOST_VALUES, OPERATORS, Builder, Source, Unsupported, dtype_of
 from morello.models.graph import Graph, Tensor
+from morello.models.onnx_worker import CallError, ProcessEnded, Worker
 from morello.models.operators import load_operators
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-#: The largest constant, in values, that folding may make of smaller ones.
+_WORKER = Worker()
+#: The most values of all constants that folding may make of smaller ones.
 _MOST_FOLDED = 1 << 28
-#: The most values of a tensor.
-_MOST_VALUES = 1 << 34
+#: The bytes of a constant from which it is kept out of the model.
+_LARGE = 1 << 12
 #: Operators whose further outputs only their bodies compute.
 _ONE_OUTPUT = ("LayerNormalization",)
-#: Operators whose result depends on nothing but shapes.
-_OF_SHAPES = ("Shape", "Size", "EyeLike")
 #: Operators whose outputs are not much larger than their inputs.
 _NO_LARGER = ("NonZero", "Compress", "Unique")
 _RANDOM = {"Bernoulli", "Dropout", "Multinomial"} | {
@@ -42,11 +41,13 @@ def from_onnx(path: str | os.PathLike[str], dims: Mapping[str, int] | None = Non
     Raises MorelloError for a file that is no model, for a dimension without a size, and for operators that have no
     translation, with all of their nodes.
     """
+    _WORKER.start()  # while this process imports the package, too
     onnx = _package()
     place = os.fspath(path)
     try:
+        Path(place).stat()
+        _WORKER.call("checker.check_model", os.path.abspath(place), full_check=False)
         model = onnx.load(place)
-        onnx.checker.check_model(place, full_check=False)
     except Exception as error:
         raise MorelloError(f"{place}: not a valid ONNX model: {_first_line(error)}", "export it again") from error
     return graph_of(model, Path(place).stem, dims or {}, place)
@@ -54,17 +55,20 @@ def from_onnx(path: str | os.PathLike[str], dims: Mapping[str, int] | None = Non
 
 def graph_of(model: ModelProto, name: str, dims: Mapping[str, int], place: str) -> Graph:
     """Return the graph of a model in memory; messages begin with its `place`."""
-    onnx = _package()
     load_operators()
-    _check_equations(model, place)
     _fix_dims(model, dims, place)
+    constants = _Constants()
     try:
-        model = onnx.version_converter.convert_version(model, _CONVERTED) if _version(model) < _OLDEST else model
-        model = _folded(_expanded(model))
+        constants.take(model)
+        if _version(model) < _OLDEST:
+            model = _WORKER.call("version_converter.convert_version", model, _CONVERTED)
+        model = _folded(_expanded(model), constants)
+    except ProcessEnded as error:
+        raise MorelloError(f"{place}: {error}", "export it again") from error
     except Exception as error:
         message = f"{place}: its shapes contradict each other: {_first_line(error)}"
         raise MorelloError(message, "export it again") from error
-    return _translated(model, name, place)
+    return _translated(model, constants.of(model), name, place)
 
 
 #: The version of ONNX's format from which constants need not be inputs.
@@ -78,12 +82,7 @@ _NEWEST = 21
 def _package() -> Any:
     try:
         import onnx
-        import onnx.checker
         import onnx.defs
-        import onnx.inliner
-        import onnx.reference
-        import onnx.shape_inference
-        import onnx.version_converter
     except ImportError as error:
         raise MorelloError("models in ONNX need the package onnx", "pip install 'morello[onnx]'") from error
     return onnx
@@ -95,16 +94,6 @@ def _first_line(error: Exception) -> str:
 
 def _version(model: ModelProto) -> int:
     return next((one.version for one in model.opset_import if _standard(one.domain)), _NEWEST)
-
-
-def _check_equations(model: ModelProto, place: str) -> None:
-    """Raise MorelloError for equations on which ONNX's inference of shapes does not end."""
-    for graph in (model.graph, *model.functions):
-        for node in graph.node:
-            for one in node.attribute:
-                if node.op_type == "Einsum" and not re.fullmatch(rb"[A-Za-z., ]*(->[A-Za-z. ]*)?", one.s):
-                    reason = f"{place}: {node.name or 'a node'} (Einsum): {one.s!r} is no equation"
-                    raise MorelloError(reason, "write letters for dimensions, such as ij,jk->ik")
 
 
 def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
@@ -156,16 +145,15 @@ def _fix_values(model: ModelProto, dims: Mapping[str, int]) -> set[str]:
 
 def _expanded(model: ModelProto) -> ModelProto:
     """Return the model with the bodies of functions in place of their calls, but for operators with translations."""
-    onnx = _package()
-    model = onnx.inliner.inline_local_functions(model)
+    model = _WORKER.call("inliner.inline_local_functions", model)
     while True:
         used = {node.op_type for node in model.graph.node if _standard(node.domain) and not _is_translated(node)}
         bodies = [("", op) for op in sorted(used) if _has_body(op, _version(model))]
         if not bodies:
             return model
         # Bodies depend on the types of inputs.
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        made = onnx.inliner.inline_selected_functions(model, bodies, False, True)
+        model = _WORKER.call("shape_inference.infer_shapes", model, data_prop=True)
+        made = _WORKER.call("inliner.inline_selected_functions", model, bodies, False, True)
         if [node.op_type for node in made.graph.node] == [node.op_type for node in model.graph.node]:
             return made  # translation reports it
         model = made
@@ -189,7 +177,49 @@ def _has_body(op: str, version: int) -> bool:
     return schema.has_function or schema.has_context_dependent_function
 
 
-def _folded(model: ModelProto) -> ModelProto:
+@attrs.define
+class _Constants:
+    """The values of large constants, which the model has without data: calls of the package copy models."""
+
+    values: dict[str, np.ndarray] = attrs.field(factory=dict[str, np.ndarray])
+    #: The most values of all of them.
+    most: int = _MOST_FOLDED
+
+    def take(self, model: ModelProto) -> None:
+        """Take the constants of a file out of it."""
+        onnx = _package()
+        listed = [*model.graph.initializer]
+        del model.graph.initializer[:]
+        for one in listed:
+            self.add(model, one.name, onnx.numpy_helper.to_array(one))
+        # Folding may make others of all of them.
+        self.most += 2 * sum(value.size for value in self.values.values())
+
+    def add(self, model: ModelProto, name: str, value: np.ndarray) -> None:
+        """Add a constant to a model."""
+        onnx = _package()
+        if value.nbytes < _LARGE or value.dtype == object:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+            return
+        self.values[name] = np.ascontiguousarray(value)
+        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        model.graph.initializer.append(onnx.TensorProto(name=name, data_type=kind, dims=value.shape))
+
+    def of(self, model: ModelProto) -> dict[str, np.ndarray]:
+        """Return the values of all constants of a model."""
+        onnx = _package()
+        return {
+            one.name: self.values[one.name] if one.name in self.values else onnx.numpy_helper.to_array(one)
+            for one in model.graph.initializer
+        }
+
+    @property
+    def room(self) -> int:
+        """Return the number of values that may be added."""
+        return self.most - sum(value.size for value in self.values.values())
+
+
+def _folded(model: ModelProto, constants: _Constants) -> ModelProto:
     """Return the model with the shapes of all tensors, and without nodes that compute constants."""
     # In older versions constants without an input have no shape.
     model.ir_version = max(model.ir_version, _IR_VERSION)
@@ -197,23 +227,43 @@ def _folded(model: ModelProto) -> ModelProto:
         # Sizes that were inferred for named dimensions would stay.
         del model.graph.value_info[:]
         model = _with_shapes(model)
-        if not _fold_once(model):
+        if not _fold_once(model, constants):
             return model
 
 
 def _with_shapes(model: ModelProto) -> ModelProto:
-    onnx = _package()
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError:
+        return _WORKER.call("shape_inference.infer_shapes", model, strict_mode=True, data_prop=True)
+    except ProcessEnded:
+        raise
+    except CallError:
         # Bodies of some operators have faults of their own; tensors without a shape are reported.
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+        return _with_some_shapes(model)
 
 
-def _fold_once(model: ModelProto) -> bool:
+def _with_some_shapes(model: ModelProto) -> ModelProto:
+    """Return the model with the shapes that ONNX infers. Raises ValueError for outputs that the model gives others."""
+    onnx = _package()
+    given = {one.name: onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in model.graph.output}
+    before = _shapes(model)
+    for one in model.graph.output:
+        if one.type.HasField("tensor_type"):
+            one.type.tensor_type.ClearField("shape")
+    model = _WORKER.call("shape_inference.infer_shapes", model, data_prop=True)
+    found = _shapes(model)
+    for one in model.graph.output:
+        name = one.name
+        if name not in found:
+            one.CopyFrom(given[name])
+        elif name in before and found[name] != before[name]:
+            raise ValueError(f"{name} has the shape {found[name]}, and the model gives {before[name]}")
+    return model
+
+
+def _fold_once(model: ModelProto, constants: _Constants) -> bool:
     """Replace nodes whose inputs are constants by their values; return whether there were any."""
     onnx = _package()
-    values = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    values, room = constants.of(model), constants.room
     shapes, types = _shapes(model), _types(model)
     kept, made = list["NodeProto"](), dict[str, np.ndarray]()
     branches = False
@@ -222,22 +272,23 @@ def _fold_once(model: ModelProto) -> bool:
         node = waiting.popleft()
         if node.op_type == "CastLike" and node.input[1] in types:
             node = onnx.helper.make_node("Cast", node.input[:1], node.output, node.name, to=types[node.input[1]])
-        known = _value_of(model, node, values, shapes, types)
+        known = _value_of(model, node, values, shapes, types, room)
         if known is None and node.op_type == "If" and node.input[0] in values:
             branches = True
-            constants: dict[str, np.ndarray] = {}
-            waiting.extendleft(reversed(_branch(node, bool(values[node.input[0]].item()), constants)))
-            made |= constants
-            values |= constants
+            inner: dict[str, np.ndarray] = {}
+            waiting.extendleft(reversed(_branch(node, bool(values[node.input[0]].item()), inner)))
+            made |= inner
+            values |= inner
         elif known is None:
             kept.append(node)
         else:
             made |= known
             values |= known
+            room -= sum(value.size for value in known.values())
     del model.graph.node[:]
     model.graph.node.extend(kept)
     for name, value in made.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+        constants.add(model, name, value)
     return bool(made) or branches
 
 
@@ -277,15 +328,22 @@ def _value_of(
     values: Mapping[str, np.ndarray],
     shapes: Mapping[str, tuple[int, ...]],
     types: Mapping[str, int],
+    room: int,
 ) -> dict[str, np.ndarray] | None:
-    """Return the outputs of a node that is a constant; None for another."""
+    """Return the outputs of a node that is a constant, of up to `room` values each; None for another."""
     onnx = _package()
     kind_of = onnx.helper.tensor_dtype_to_np_dtype
-    if node.op_type in _OF_SHAPES and node.input[0] in shapes:
-        values = {node.input[0]: np.zeros(shapes[node.input[0]], kind_of(types[node.input[0]]))}
+    shape = shapes.get(node.input[0]) if node.input else None
+    if shape is not None and node.op_type == "Shape":
+        ends = {one.name: one.i for one in node.attribute}
+        return {node.output[0]: np.array(shape[ends.get("start") : ends.get("end")], np.int64)}
+    if shape is not None and node.op_type == "Size":
+        return {node.output[0]: np.array(prod(shape), np.int64)}
+    if shape is not None and node.op_type == "EyeLike" and prod(shape) <= room:
+        values = {node.input[0]: np.zeros(shape, kind_of(types[node.input[0]]))}
     if node.op_type in _RANDOM or any(name and name not in values for name in node.input) or _has_graphs(node):
         return None
-    if any(name and not _is_small(node, shapes.get(name)) for name in node.output):
+    if any(name and not _is_small(node, shapes.get(name), room) for name in node.output):
         return None
     given = {name: values[name] for name in node.input if name}
     kind, info = onnx.helper.np_dtype_to_tensor_dtype, onnx.helper.make_tensor_value_info
@@ -294,16 +352,18 @@ def _value_of(
     graph = onnx.helper.make_graph([node], "constant", inputs, outputs)
     single = onnx.helper.make_model(graph, opset_imports=model.opset_import)
     try:
-        found = onnx.reference.ReferenceEvaluator(single).run(None, given)
-    except Exception:
+        found = _WORKER.call("evaluated", single, given)
+    except ProcessEnded:
+        raise
+    except CallError:
         return None  # translation reports it
     names = [name for name in node.output if name]
     return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
 
 
-def _is_small(node: NodeProto, shape: tuple[int, ...] | None) -> bool:
+def _is_small(node: NodeProto, shape: tuple[int, ...] | None, room: int) -> bool:
     """Return whether an output may be computed: no more values than the limit, or than inputs have."""
-    return node.op_type in _NO_LARGER if shape is None else prod(shape) <= _MOST_FOLDED
+    return node.op_type in _NO_LARGER if shape is None else prod(shape) <= room
 
 
 def _has_graphs(node: NodeProto) -> bool:
@@ -330,17 +390,16 @@ def _shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _translated(model: ModelProto, name: str, place: str) -> Graph:
+def _translated(model: ModelProto, constants: Mapping[str, np.ndarray], name: str, place: str) -> Graph:
     onnx = _package()
     graph, builder, shapes = model.graph, Builder(), _shapes(model)
-    constants = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
     kinds = _types(model)
     used = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
     faults: list[str] = []
     for tensor, shape in shapes.items():
         if 0 in shape and any(one.name == tensor for one in graph.output):
             faults.append(f"the output {tensor} is empty")
-        if prod(shape) > _MOST_VALUES or min(shape, default=0) < 0:
+        if prod(shape) > MOST_VALUES or min(shape, default=0) < 0:
             raise MorelloError(f"{place}: the tensor {tensor} has the shape {shape}", "give smaller sizes")
         try:
             value = constants.get(tensor)
@@ -371,6 +430,8 @@ def _translated(model: ModelProto, name: str, place: str) -> Graph:
         hint = "replace these nodes before the export, or run them outside of the model"
         raise MorelloError(f"{place}: {len(faults)} parts have no translation:{listed}", hint)
     inputs = [one.name for one in graph.input if one.name not in constants]
+    if wrong := next((name for name in inputs if name not in builder.tensors), ""):
+        raise MorelloError(f"{place}: the input {wrong} is no tensor", "remove it before the export")
     return builder.graph(name, inputs, [one.name for one in graph.output])
 
 
@@ -391,5 +452,5 @@ def _translate(builder: Builder, source: Source) -> None:
     source = attrs.evolve(source, outputs=tuple("" if name in empty else name for name in source.outputs))
     try:
         OPERATORS[source.op](builder, source)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise Unsupported(f"its attributes, types and shapes contradict each other: {_first_line(error)}") from error

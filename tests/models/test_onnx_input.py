@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import morello
 from morello.errors import MorelloError
 from morello.models.graph import Graph
+from morello.models.onnx_worker import Worker
 from morello.models.passes import simplified
 from morello.models.plan import plan_of
 
@@ -76,11 +77,26 @@ SIZES = "s = Constant<value = int64[2] {1099511627776, 4}>()\n"
         (declared("y = Relu(x)", [4], 999), "values of an unknown type"),
         (parsed(SIZES + "z = ConstantOfShape(s)\nr = ReduceSum(z)\ny = Add(x, r)"), "the tensor z has the shape"),
         (parsed("y = Transpose<perm = [5, -7]>(x)"), "contradict each other"),
-        (parsed('y = Einsum<equation = "\x85,a->">(x, x)'), "no equation"),
+        (parsed('y = Einsum<equation = "\x85,a->">(x, x)'), "contradict each other"),
+        (parsed("y = Relu(x)", output="float[1, 4, 4] y"), "shape"),
+        (parsed("y = Softmax(x)", output="float[4, 1] y"), "shape"),
+        (parsed("y = Relu(x)", f"{SMALL}, optional(float[4]) z"), "the input z is no tensor"),
     ],
 )
 def test_no_models(tmp_path, model, message):
     with pytest.raises(MorelloError, match=message):
+        read(tmp_path, model)
+
+
+def test_limits_of_time_and_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("morello.models.onnx._WORKER", Worker(1, 3 << 28))
+    # ONNX's inference of shapes fills a list of this size.
+    model = parsed("y = Slice(x, s, s)", f"{SMALL}, int64[9223372036854775807] s")
+    with pytest.raises(MorelloError, match="takes too much memory"):
+        read(tmp_path, model)
+    model = parsed("p = MaxPool<kernel_shape = [99, 99]>(w)\ns = ReduceMax<keepdims = 0>(p)\ny = Add(x, s)")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 1, 500, 500), np.float32), "w"))
+    with pytest.raises(MorelloError, match="takes more than 1 seconds"):
         read(tmp_path, model)
 
 
@@ -122,22 +138,57 @@ def test_branches_that_are_constant(tmp_path):
         assert op in [node.op for node in graph.nodes]
 
 
+BODY = (
+    "w = Constant<value = float[2, 4] {1,2,3,4,5,6,7,8}>()\nm = Gemm<transB = 1>(x, w)\ns = Softmax<axis = 1>(m)\n"
+    "k = Constant<value_ints = [1, 2]>()\nt = Tile(s, k)\nr = ReduceMean<axes = [1]>(t)\ny = Sub(x, r)"
+)
+
+
 def test_changed_bytes(tmp_path):
     """Changed bytes of a model give a model or one error."""
-    body = (
-        "w = Constant<value = float[2, 4] {1,2,3,4,5,6,7,8}>()\nm = Gemm<transB = 1>(x, w)\ns = Softmax<axis = 1>(m)\n"
-        "k = Constant<value_ints = [1, 2]>()\nt = Tile(s, k)\nr = ReduceMean<axes = [1]>(t)\ny = Sub(x, r)"
-    )
-    valid = parsed(body).SerializeToString()
+    valid = parsed(BODY).SerializeToString()
     rng = random.Random(0)
-    read_ones = 0
-    for _ in range(300):
+
+    def changed() -> bytes:
         data = bytearray(valid)
         for _ in range(rng.randint(1, 3)):
             data[rng.randrange(len(data))] = rng.choice([0, 255, rng.randrange(256)])
-        try:
-            plan_of(simplified(read(tmp_path, bytes(data))))
-            read_ones += 1
-        except MorelloError:
-            pass
-    assert 0 < read_ones < 300
+        return bytes(data)
+
+    assert 0 < sum(ends_well(tmp_path, changed()) for _ in range(300)) < 300
+
+
+def test_changed_numbers(tmp_path):
+    """Changed sizes, types and attributes of a model give a model or one error."""
+    body = "c = Conv<pads = [1, 1, 1, 1], group = 1>(x, w)\np = MaxPool<kernel_shape = [2, 2]>(c)\n"
+    body += "i = Constant<value = int64[2] {0, 1}>()\ng = Gather<axis = 1>(p, i)\ny = Flatten<axis = 1>(g)"
+    valid = parsed(body, "float[1, 2, 4, 4] x, float[2, 2, 3, 3] w", "float[1, 18] y").SerializeToString()
+    rng = random.Random(0)
+
+    def changed() -> bytes:
+        model = onnx.ModelProto.FromString(valid)
+        graph = model.graph
+        sizes = [one.type.tensor_type.shape.dim for one in (*graph.input, *graph.output)]
+        numbers = [one.ints for node in graph.node for one in node.attribute if one.ints]
+        for _ in range(rng.randint(1, 2)):
+            number = rng.choice([-1, 0, 1, 2, 3, 7, 2**31, 2**40, 2**63 - 1])
+            where = rng.randrange(3)
+            if where == 0:
+                rng.choice(rng.choice(sizes)).dim_value = number
+            elif where == 1:
+                ints = rng.choice(numbers)
+                ints[rng.randrange(len(ints))] = number
+            else:
+                rng.choice([one for node in graph.node for one in node.attribute]).i = number
+        return model.SerializeToString()
+
+    assert 0 < sum(ends_well(tmp_path, changed()) for _ in range(150)) < 150
+
+
+def ends_well(folder: Path, data: bytes) -> bool:
+    """Return whether a file is a model; anything but that or one error is raised."""
+    try:
+        plan_of(simplified(read(folder, data)))
+    except MorelloError:
+        return False
+    return True
