@@ -38,12 +38,12 @@ class _ModelOptions:
     profile: str | None
     cpu: str | None
 
-    def planned(self, name: str | None) -> models.PlannedModel:
+    def planned(self, name: str | None, layouts: str = "nhwc") -> models.PlannedModel:
         """Return the model before its searches. Raises MorelloError."""
         if len({*self.target}) < len(self.target):
             raise click.UsageError(f"--target {' --target '.join(self.target)}: name each once")
         targets = models.targets_of(self.target, self.profile, self.cpu)
-        return models.PlannedModel.of(models.from_onnx(self.model, self.dims), targets, name)
+        return models.PlannedModel.of(models.from_onnx(self.model, self.dims), targets, name, layouts)
 
 
 @attrs.frozen
@@ -132,7 +132,7 @@ _SEARCH_OPTIONS = (
 
 
 def with_model(command: Command) -> Command:
-    """Add MODEL and its options; the command is called with `planned`, a function of the model's name in C."""
+    """Add MODEL and its options; the command is called with `planned`, a function of its name in C and layouts."""
 
     @functools.wraps(command)
     def wrapped(chosen: _ModelOptions, **options: Any) -> None:

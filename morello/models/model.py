@@ -20,12 +20,14 @@ from morello.build.library import build_units
 from morello.build.toolchain import find_compiler
 from morello.db.default import DatabaseLike, database
 from morello.errors import ArgumentError, MorelloError
+from morello.ir.impl import cost_and_peak
 from morello.kernels.target import BASE, Target
 from morello.models.graph import Graph, Tensor
+from morello.models.layouts import LayoutChoices, LayoutReport, cost_of
 from morello.models.naming import c_name, check_model_name
 from morello.models.onnx import from_onnx
 from morello.models.passes import simplified
-from morello.models.plan import Plan, plan_of
+from morello.models.plan import Call, Plan, plan_of
 from morello.models.program import ModelProgram, Variant
 from morello.models.solve import Progress, goals_of, kernels_of, solved
 from morello.plugins.profile import parsed
@@ -40,20 +42,35 @@ from morello.verify.reference import REFERENCE_NAME
 
 @attrs.frozen(eq=False)
 class PlannedModel:
-    """A model before its searches: its graph before any pass, and its `goals` by the text of their Specs by target."""
+    """A model before its searches: its graph before any pass, and its `goals` by the text of their Specs by target.
+
+    With `choices`, they are those of all layouts, among which `solved` chooses; `report` has the costs then.
+    """
 
     name: str
     source: Graph
     plan: Plan
     goals: Mapping[Target, Mapping[str, Goal]]
+    choices: LayoutChoices | None = None
+    report: LayoutReport | None = None
 
     @classmethod
-    def of(cls, graph: Graph, targets: Sequence[Target], name: str | None = None) -> PlannedModel:
+    def of(
+        cls, graph: Graph, targets: Sequence[Target], name: str | None = None, layouts: str = "nhwc"
+    ) -> PlannedModel:
         """Return the model of a graph; its names in C begin with `name`. Raises EmitError if C cannot have that."""
+        if layouts not in ("nhwc", "exact"):
+            raise MorelloError(f"layouts={layouts!r}", "pass 'nhwc' or 'exact'")
         if name is not None:
             check_model_name(name)
-        plan, several, name = plan_of(simplified(graph)), len(targets) > 1, name or c_name(graph.name)
-        return cls(name, graph, plan, {one: goals_of(plan, name, one, f"_{one.c_name}" * several) for one in targets})
+        steps = simplified(graph)
+        plan, choices = plan_of(steps), LayoutChoices(steps) if layouts == "exact" else None
+        made = cls(name or c_name(graph.name), graph, plan, {one: {} for one in targets}, choices)
+        return attrs.evolve(made, goals=made._goals_of([*plan.calls, *(choices.calls if choices else ())]))
+
+    def _goals_of(self, calls: Sequence[Call]) -> Mapping[Target, Mapping[str, Goal]]:
+        several = len(self.goals) > 1
+        return {one: goals_of(calls, self.name, one, f"_{one.c_name}" * several) for one in self.goals}
 
     @property
     def kernels(self) -> int:
@@ -84,11 +101,39 @@ class PlannedModel:
         jobs: int = 1,
         progress: Progress | None = None,
     ) -> PlannedModel:
-        """Return the model with the programs that searches find, which share a budget for each target."""
+        """Return the model with the programs that searches find, which share a budget for each target.
+
+        To choose among layouts, each kernel has as many expansions as without.
+        """
         store, budget = database(db), budget or default_budget()
         flat = [one for goals in self.goals.values() for one in goals.values()]
-        budget = attrs.evolve(budget, expansions=budget.expansions and budget.expansions * len(self.goals))
-        return self.with_goals(solved(flat, store, budget, jobs, progress))
+        if budget.expansions:
+            texts = {call.written.text for call in self.plan.calls}
+            own = sum(goals[text].spec.logical.flops for goals in self.goals.values() for text in texts)
+            more = sum(one.spec.logical.flops for one in flat) / own if own else 1
+            budget = attrs.evolve(budget, expansions=int(budget.expansions * len(self.goals) * more))
+        made = self.with_goals(solved(flat, store, budget, jobs, progress))
+        return made._chosen(self.choices) if self.choices else made
+
+    def _chosen(self, choices: LayoutChoices) -> PlannedModel:
+        """Return the model with the layouts under which its kernels cost least, for all targets together."""
+        costs, lows = dict[str, int](), dict[str, int]()
+        for goals in self.goals.values():
+            for text, one in goals.items():
+                costs[text] = costs.get(text, 0) + cost_and_peak(one.impl).cost
+                lows[text] = lows.get(text, 0) + one.low
+        total, found = choices.best(costs)
+        cost, default = cost_of(found, costs), cost_of(self.plan, costs)
+        # The total counts the copies that a Conv3d needs for its border, and that steps may share, for each step.
+        low = choices.best(lows)[0] - (total - cost)
+        plan = found if cost < default else self.plan
+        report = LayoutReport(min(cost, default), default, min(low, cost_of(self.plan, lows)))
+        named = self._goals_of(plan.calls)
+        goals = {
+            target: {text: attrs.evolve(self.goals[target][text], name=one.name) for text, one in goals.items()}
+            for target, goals in named.items()
+        }
+        return attrs.evolve(self, plan=plan, goals=goals, choices=None, report=report)
 
     def with_goals(self, goals: Sequence[Goal]) -> PlannedModel:
         """Return the model with these goals, one for each of its own."""
@@ -257,16 +302,19 @@ def compile_model(
     expansions: int = MODEL_EXPANSIONS,
     jobs: int = 1,
     cc: str | None = None,
+    layouts: str = "nhwc",
 ) -> CompiledModel:
     """Return a model, the path of an ONNX file or a graph, as a function on arrays.
 
     `dims` are the sizes of named dimensions; `target` is by default the installed one that uses most features of this
-    CPU. Up to `jobs` searches at once share `expansions`, by the work of their
-    kernels. Raises MorelloError for a model that is not supported, and ToolchainError without a C compiler.
+    CPU. Up to `jobs` searches at once share `expansions`, by the work of their kernels. Images between kernels have
+    channels last; with `layouts="exact"`, they have the layouts under which all kernels and conversions cost least,
+    for which about four times as many kernels are searched. Raises MorelloError for a model that is not supported, and
+    ToolchainError without a C compiler.
     """
     (chosen,) = targets_of([target] if target else [])
     find_compiler(cc, chosen.info)  # fail before the search
     graph = model if isinstance(model, Graph) else from_onnx(Path(model), dims)
-    planned = PlannedModel.of(graph, [chosen])
+    planned = PlannedModel.of(graph, [chosen], layouts=layouts)
     budget = attrs.evolve(default_budget(), expansions=expansions)
     return CompiledModel(planned.solved(db, budget, jobs).program(cc), cc)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 
@@ -16,6 +16,11 @@ from morello.models.specs import WINDOWS, NeedsCopy, Written, spec_of
 #: Operations whose images have channels last.
 _IMAGES = {*WINDOWS, "ConvTranspose", "Resize", "LocalResponseNorm"}
 _PADDED = ("Conv", "Conv1d", "Conv3d")
+#: The dimensions of an image from the outermost on, by its layout, as a function of their number.
+ORDERS: Mapping[str, Callable[[int], Sequence[int]]] = {
+    "first": lambda rank: range(rank),
+    "last": lambda rank: (0, *range(2, rank), 1),
+}
 
 
 @attrs.frozen(eq=False)
@@ -44,16 +49,28 @@ class Plan:
         return found
 
 
-def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a graph of steps and views."""
-    borders, parts = _borders(graph), _parts_of_concats(graph)
-    return _Planner(graph, _channels_last(graph), borders, parts, _results(graph, parts)).plan()
+@attrs.frozen
+class Layouts:
+    """The layouts of images: those in which they are made, and those of copies that steps read.
+
+    The key of a copy is the first output of the step and the image.
+    """
+
+    made: Mapping[str, str]
+    read: Mapping[tuple[str, str], str] = attrs.field(factory=dict[tuple[str, str], str])
+
+
+def plan_of(graph: Graph, layouts: Layouts | None = None) -> Plan:
+    """Return the plan of a graph of steps and views; images have channels last unless `layouts` says otherwise."""
+    return Planner.of(graph, layouts or Layouts(dict.fromkeys(images_of(graph) - {*graph.outputs}, "last"))).plan()
 
 
 @attrs.define
-class _Planner:
+class Planner:
+    """The plan of a graph in the making."""
+
     graph: Graph
-    last: set[str]
+    layouts: Layouts
     borders: dict[str, tuple[int, ...]]
     parts: dict[str, tuple[str, int]]
     #: Tensors that are computed in a view of them.
@@ -61,33 +78,45 @@ class _Planner:
     #: The place of each tensor so far.
     places: dict[str, Place] = attrs.field(factory=dict[str, Place])
     calls: list[Call] = attrs.field(factory=list[Call])
-    #: Bordered copies of images, by tensor and border.
-    images: dict[tuple[str, tuple[int, ...]], Place] = attrs.field(factory=dict)
+    #: Copies of images with borders, by tensor and border, and those in other layouts, by tensor and layout.
+    images: dict[tuple[str, tuple[int, ...] | str], Place] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph, layouts: Layouts) -> Planner:
+        """Return a plan without calls."""
+        places: dict[str, Place] = {}
+        for name, tensor in graph.tensors.items():
+            kind = "constant" if tensor.value is not None else "input" if name in graph.inputs else ""
+            if kind:
+                places[name] = _in_order(Buffer(name, tensor.dtype, tensor.size, kind), tensor)
+        parts = parts_of_concats(graph)
+        return cls(graph, layouts, borders_of(graph), parts, _results(graph, parts), places)
 
     def plan(self) -> Plan:
+        """Return the whole plan."""
         graph = self.graph
-        for name in graph.inputs:
-            tensor = graph.tensors[name]
-            self.places[name] = _in_order(Buffer(name, tensor.dtype, tensor.size, "input"), tensor)
-        for name, tensor in graph.tensors.items():
-            if tensor.value is not None:
-                self.places[name] = _in_order(Buffer(name, tensor.dtype, tensor.size, "constant"), tensor)
         for part in graph.parts:
             if isinstance(part, View):
-                self._view(part)
+                self.view(part)
             elif isinstance(part, Step):
                 if part.nodes[0].op == "Concat":
-                    self._concat(part.nodes[0])
+                    for number in range(len(part.nodes[0].inputs)):
+                        self.concat(part.nodes[0], number)
                 else:
-                    self._step(part)
+                    self.step(part)
         for name in graph.outputs:
-            place = self.places[name]
-            if place.buffer.kind != "output" or place.buffer.name != name:
-                self._move(name, place, self._output(name))
+            self.finish(name)
         return Plan(graph, tuple(self.calls))
 
-    def _view(self, view: View) -> None:
-        name, source = view.output, self.places[view.source]
+    def finish(self, name: str) -> None:
+        """Copy an output of the model that is elsewhere."""
+        place = self._made(name)
+        if place.buffer.kind != "output" or place.buffer.name != name:
+            self._move(name, place, self._output(name))
+
+    def view(self, view: View) -> None:
+        """Add the place of a view, with a copy if it needs one."""
+        name, source = view.output, self._made(view.source)
         try:
             self.places[name] = source.seen(view.of)
         except ValueError:
@@ -104,14 +133,12 @@ class _Planner:
             return place.seen(lambda array: array.transpose(order))
         return place.reshaped(self.graph.tensors[view.source].shape)
 
-    def _concat(self, node: Node) -> None:
-        """Copy the inputs that are not computed in their part of the output."""
-        (output,) = node.outputs
-        self._made(output)
-        for number, name in enumerate(node.inputs):
-            place, target = self.places[name], self._part(output, number)
-            if _memory(place) != _memory(target):
-                self._move(name, place, target)
+    def concat(self, node: Node, number: int) -> None:
+        """Copy an input of a Concat that is not computed in its part of the output."""
+        name = node.inputs[number]
+        place, target = self._made(name), self._part(node.outputs[0], number)
+        if _memory(place) != _memory(target):
+            self._move(name, place, target)
 
     def _part(self, output: str, number: int) -> Place:
         """Return the place of an input of a Concat in its output."""
@@ -127,12 +154,17 @@ class _Planner:
         )
         return place.seen(lambda array: array[given])
 
-    def _step(self, step: Step) -> None:
-        """Add the call of a step, with copies of operands where its operation needs them."""
+    def step(self, step: Step) -> None:
+        """Add the call of a step, with copies of operands where its operation or the layouts need them."""
+        read = self.layouts.read
+        self._step(step, {name: read[key] for name in step.inputs if (key := (step.outputs[0], name)) in read})
+
+    def _step(self, step: Step, copies: Mapping[str, str]) -> None:
+        """Add the call of a step that reads copies of these inputs in these layouts."""
         step = self._distinct(step)
-        places: dict[str, Place] = {}
+        places = {name: self.copied(name, layout) for name, layout in copies.items()}
         for node in step.nodes:
-            if node.op in _PADDED and node.inputs[0] in step.inputs:
+            if node.op in _PADDED and node.inputs[0] in step.inputs and node.inputs[0] not in copies:
                 places[node.inputs[0]] = self._image(node)
 
         def place_of(name: str) -> Place:
@@ -148,7 +180,7 @@ class _Planner:
                     error.tensor in places and places[error.tensor].buffer.name.endswith(".copy")
                 ) or error.tensor in step.outputs:
                     if len(step.nodes) > 1 or moved:
-                        self._split(step)
+                        self._split(step, copies)
                         return
                     # The output's place does not fit: it is computed in a buffer of its own.
                     tensor = self.graph.tensors[error.tensor]
@@ -183,12 +215,13 @@ class _Planner:
         self.places[again] = self._made(name)
         return again
 
-    def _split(self, step: Step) -> None:
+    def _split(self, step: Step, copies: Mapping[str, str]) -> None:
         """Add a call for each node of a step."""
         if len(step.nodes) == 1:
             raise AssertionError(f"no places for {step.name}")
         for node in step.nodes:
-            self._step(Step.of(node))
+            one = Step.of(node)
+            self._step(one, {name: layout for name, layout in copies.items() if name in one.inputs})
 
     def _image(self, node: Node) -> Place:
         """Return the place of the image of a convolution, with zeros around it where it is padded."""
@@ -199,10 +232,23 @@ class _Planner:
         key = name, padding
         if key not in self.images:
             tensor = self.graph.tensors[name]
-            target = _with_border(f"{name}.image", tensor, padding)
+            target = _with_border(f"{name}.image", tensor, padding, "last")
             self._move(name, place, target)
             self.images[key] = target
         return self.images[key]
+
+    def copied(self, name: str, layout: str) -> Place:
+        """Return the place of the copy of an image in another layout."""
+        key = name, layout
+        if key not in self.images:
+            self.images[key] = self._bordered(f"{name}.{layout}", name, layout)
+            self._move(name, self._made(name), self.images[key])
+        return self.images[key]
+
+    def _bordered(self, made: str, name: str, layout: str) -> Place:
+        """Return a new place of an image, with the border that its readers need."""
+        tensor = self.graph.tensors[name]
+        return _with_border(made, tensor, self.borders.get(name, (0,) * 2 * (len(tensor.shape) - 2)), layout)
 
     def _made(self, name: str) -> Place:
         """Return the place of a tensor, which gets a buffer if it has none."""
@@ -214,14 +260,15 @@ class _Planner:
         tensor = self.graph.tensors[name]
         if name in self.parts:
             return self._part(*self.parts[name])
-        if name in self.graph.outputs:
+        layout = self.layouts.made.get(name)
+        if name in self.graph.outputs and not layout:
             return self._output(name)
         if name in self.results:
             view = self.results[name]
             with suppress(ValueError):
                 return self._source(view, self._made(view.output))
-        if name in self.last:
-            return _with_border(name, tensor, self.borders.get(name, (0,) * 2 * (len(tensor.shape) - 2)))
+        if layout:
+            return self._bordered(name, name, layout)
         return _in_order(Buffer(name, tensor.dtype, tensor.size), tensor)
 
     def _output(self, name: str) -> Place:
@@ -277,10 +324,10 @@ def _fits(place: Place, padding: tuple[int, ...]) -> bool:
     )
 
 
-def _with_border(name: str, tensor: Tensor, padding: tuple[int, ...]) -> Place:
-    """Return a new place of an image, channels last, with a border of these sizes."""
+def _with_border(name: str, tensor: Tensor, padding: tuple[int, ...], layout: str) -> Place:
+    """Return a new place of an image with a border of these sizes."""
     rank = len(tensor.shape)
-    order = (0, *range(2, rank), 1)
+    order = ORDERS[layout](rank)
     count = len(padding) // 2
     shape = list(tensor.shape)
     for number in range(count):
@@ -295,20 +342,21 @@ def _with_border(name: str, tensor: Tensor, padding: tuple[int, ...]) -> Place:
         ).grown([0, 0, *(-one for one in low)], [0, 0, *(-one for one in high)])
     top, bottom = (low[-2], high[-2]) if count > 1 else (0, 0)
     rows, columns = (shape[-2], shape[-1]) if count > 1 else (1, shape[-1])
-    image = Image(prod(shape) // (rows * columns * shape[1]), rows, columns, shape[1], top, low[-1], bottom, high[-1])
+    pixel = shape[1] if order[-1] == 1 else 1
+    image = Image(prod(shape) // (rows * columns * pixel), rows, columns, pixel, top, low[-1], bottom, high[-1])
     buffer = Buffer(name, tensor.dtype, prod(shape), image=image)
     whole = Place.in_order(buffer, shape, order)
     return whole.grown([0] * (rank - count) + [-one for one in low], [0] * (rank - count) + [-one for one in high])
 
 
-def _borders(graph: Graph) -> dict[str, tuple[int, ...]]:
+def borders_of(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Return the largest padding that readers of each image need; a part of a Concat gives its to the whole."""
     found: dict[str, tuple[int, ...]] = {}
     for node in graph.nodes:
         if node.op in _PADDED:
             padding, name = _padding(node), node.inputs[0]
             found[name] = tuple(map(max, padding, found.get(name, (0,) * len(padding))))
-    wholes = {name: output for name, (output, _) in _parts_of_concats(graph).items()}
+    wholes = {name: output for name, (output, _) in parts_of_concats(graph).items()}
     for name, padding in [*found.items()]:
         while name in wholes:
             name = wholes[name]
@@ -316,8 +364,8 @@ def _borders(graph: Graph) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _channels_last(graph: Graph) -> set[str]:
-    """Return the images that steps make: tensors that a convolution or the like uses, and those of their functions."""
+def images_of(graph: Graph) -> set[str]:
+    """Return the images: tensors that a convolution or the like uses, and those of their functions."""
     groups: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -339,8 +387,7 @@ def _channels_last(graph: Graph) -> set[str]:
         for name in alike:
             groups[find(name)] = find(alike[0])
     roots = {find(name) for name in images}
-    made = {name for part in graph.parts for name in part.outputs}
-    return {name for name in made if find(name) in roots and len(graph.tensors[name].shape) in (3, 4)}
+    return {name for name in groups if find(name) in roots and len(graph.tensors[name].shape) in (3, 4)}
 
 
 def _results(graph: Graph, parts: Collection[str]) -> dict[str, View]:
@@ -366,7 +413,7 @@ def _is_transposed(graph: Graph, name: str) -> bool:
     return isinstance(view, View) and view.kind == "transpose"
 
 
-def _parts_of_concats(graph: Graph) -> dict[str, tuple[str, int]]:
+def parts_of_concats(graph: Graph) -> dict[str, tuple[str, int]]:
     """Return the tensors that are computed in the output of a Concat, with that and their number there."""
     found: dict[str, tuple[str, int]] = {}
     for step in graph.parts:

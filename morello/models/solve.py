@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -14,7 +14,7 @@ from morello.api.pipeline import goal_from
 from morello.db.store import SpecStore
 from morello.ir.impl import leaves
 from morello.kernels.target import Target
-from morello.models.plan import Plan
+from morello.models.plan import Call, Plan
 from morello.rewrites.pack import packed
 from morello.schedule import Position
 from morello.search.budget import SearchBudget
@@ -25,13 +25,13 @@ _LEAST, _LEAST_SECONDS, _FEWEST = 400_000, 2.0, 20_000
 Progress = Callable[[int, float], object]
 
 
-def goals_of(plan: Plan, name: str, target: Target, suffix: str = "") -> Mapping[str, Goal]:
-    """Return the goals of the distinct Specs of a plan, by text, in the order of their first calls.
+def goals_of(calls: Iterable[Call], name: str, target: Target, suffix: str = "") -> Mapping[str, Goal]:
+    """Return the goals of the distinct Specs of calls, by text, in the order of the first calls.
 
     Their names are those of the kernels in C: they begin with `name` and end in `suffix`.
     """
     found: dict[str, Goal] = {}
-    for call in plan.calls:
+    for call in calls:
         text = call.written.text
         if text not in found:
             stem = "_".join(re.sub(r"\W", "", node.op.lower(), flags=re.ASCII) for node in call.step.nodes[:3])

@@ -18,12 +18,13 @@ from morello.untrusted import read_file
 
 @attrs.frozen
 class BuildOptions:
-    """Options of the command: the folder, the model's name in C, whether C has the weights, and a file of schedules."""
+    """Options of the command: the folder, the model's name in C, whether C has the weights, schedules, layouts."""
 
     directory: str
     name: str | None
     embed_weights: bool
     schedules: str | None
+    layouts: str
 
 
 @click.command("build")
@@ -44,20 +45,31 @@ class BuildOptions:
     type=PATH,
     help="Take the programs of kernels from the schedules of this file, which `morello import` began.",
 )
+@click.option(
+    "--layouts",
+    type=click.Choice(["nhwc", "exact"]),
+    default="nhwc",
+    show_default=True,
+    help="The layouts of images between kernels: channels last, or those under which all kernels and conversions cost "
+    "least, which takes several times as many searches.",
+)
 @with_model_search
 @as_group(BuildOptions, "options")
-def command(planned: Callable[[str | None], models.PlannedModel], search: ModelSearch, options: BuildOptions) -> None:
+def command(planned: Callable[..., models.PlannedModel], search: ModelSearch, options: BuildOptions) -> None:
     """Compile the ONNX model in MODEL to a folder of C.
 
     The folder has a function that runs the model, its header, the weights, an example that calls it, and files for
     CMake and pkg-config. The function allocates no memory and may be called from several threads.
     """
     check_folder(options.directory)
-    model = planned(options.name)
+    model = planned(options.name, options.layouts)
     if options.schedules:
         model = model.scheduled(read_file(options.schedules), options.schedules)
-    program = search.solved(model).program(search.cc, embed=options.embed_weights)
+    model = search.solved(model)
+    program = model.program(search.cc, embed=options.embed_weights)
     files = models.files_of(program)
     Path(options.directory).mkdir(exist_ok=True)
     write_files({Path(options.directory, name): data for name, data in files.items()})
     click.echo(program.summary)
+    if model.report:
+        click.echo(model.report)
