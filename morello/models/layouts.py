@@ -11,6 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from morello.models.graph import Graph, Part, Step, View
+from morello.models.passes.fuse import is_elementwise
 from morello.models.plan import ORDERS, Call, Layouts, Plan, Planner, images_of, parts_of_concats, plan_of
 
 #: The layout in which tied images are made: ("made", the first of them); whether an image has a copy: ("copy", image,
@@ -82,7 +83,8 @@ class LayoutChoices:
     """The layouts that images of a graph may have, and the calls of kernels that follow from them.
 
     Images that a view or a Concat ties are made in one layout. All steps that read an image in another layout share a
-    copy in that. Other tensors, and inputs and outputs of the model, have dimensions in order.
+    copy in that. A function of each value has all operands in one. Other tensors, and inputs and outputs of the model,
+    have dimensions in order.
     """
 
     graph: Graph
@@ -172,8 +174,11 @@ class LayoutChoices:
                     act = partial(Planner.concat, node=node, number=number)
                     found.append(self._term((name, *node.outputs), act))
             elif isinstance(part, Step):
-                own = [("read", part.outputs[0], name) for step, name in self._reads if step is part]
-                found.append(self._term((*part.inputs, *part.outputs), partial(Planner.step, step=part), own))
+                reads = [("read", part.outputs[0], name) for step, name in self._reads if step is part]
+                first, act = part.nodes[0], partial(Planner.step, step=part)
+                apart = () if is_elementwise(first.op) else first.inputs
+                alike = [name for name in (*part.inputs, *part.outputs) if name in self._images and name not in apart]
+                found.append(self._term((*part.inputs, *part.outputs), act, reads, alike))
         for name, layout in product(dict.fromkeys(name for _, name in self._reads), ORDERS):
             made, copy = ("made", self._first[name]), ("copy", name, layout)
             act = partial(Planner.copied, name=name, layout=layout)
@@ -190,14 +195,24 @@ class LayoutChoices:
         return found
 
     def _term(
-        self, tensors: Sequence[str], act: Callable[[Planner], object], reads: Sequence[Variable] = ()
+        self,
+        tensors: Sequence[str],
+        act: Callable[[Planner], object],
+        reads: Sequence[Variable] = (),
+        alike: Sequence[str] = (),
     ) -> tuple[Sequence[Variable], Mapping[tuple[Value, ...], Sequence[Call]]]:
-        """Return the variables on which the places of tensors depend, and the calls that an act adds by values."""
+        """Return the variables on which the places of tensors depend, and the calls that an act adds by values.
+
+        All images `alike` that are in no array of the caller have one layout.
+        """
         firsts = dict.fromkeys(self._first[name] for name in tensors)
         variables = [*(("made", one) for one in firsts if one in self._tied), *reads]
         cells: dict[tuple[Value, ...], Sequence[Call]] = {}
         for values in product(*(self._domains[one] for one in variables)):
-            calls = self._calls(dict(zip(variables, values, strict=True)), tensors, act)
+            given = dict(zip(variables, values, strict=True))
+            layouts = {name: given["made", self._first[name]] for name in alike}
+            layouts |= {one[2]: given[one] for one in reads if one[2] in layouts and given[one] != _AS_MADE}
+            calls = self._calls(given, tensors, act) if len({*layouts.values()} - {_ARRAY}) < 2 else None
             if calls is not None:
                 cells[values] = calls
         return variables, cells
