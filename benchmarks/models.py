@@ -3,7 +3,8 @@
     python benchmarks/models.py [MODEL]... [--target NAME] [--threads N] [--seconds S] [--time-limit S]
                                 [--expansions N] [--jobs N] [--db FILE] [--runner NAME]... [--json]
 
-MODEL is a file, or the name of a light model of the package onnx, which gets random weights; all of them by default.
+MODEL is a file, or the name of a light model of the package onnx, which gets random weights, or of a network in
+convnets.py; all light models by default.
 Each runner is a process of its own; they run in turn until the time is up. With one thread, all are timed by the CPU
 time of their thread; else by wall-clock time, and ours uses one all the same. Reported are the least times of a call.
 """
@@ -27,7 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import run
-from harness.light import NAMES, light_model
+from harness.files import file_of
+from harness.light import NAMES
 
 Call: TypeAlias = Callable[[], np.ndarray]
 #: How often each runner is measured at least.
@@ -246,8 +248,7 @@ def main(
     console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, time_limit, jobs, db)
     results: list[Result] = []
     for one in model or NAMES:
-        path = one if one.endswith(".onnx") else str(light_model(one))
-        results += measure(Path(one).stem, path, options, seconds, runner or RUNNERS)
+        results += measure(Path(one).stem, str(file_of(one)), options, seconds, runner or RUNNERS)
     console.print(table(results, runner or RUNNERS))
     for each in results:
         if each.why:
