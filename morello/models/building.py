@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -18,10 +19,12 @@ from morello.ir.ops.binary import Binary
 from morello.ir.ops.move import Move
 from morello.ir.ops.quantize import ToBytes
 from morello.ir.ops.unary import Unary
-from morello.models.graph import Graph, Node, Part, Tensor, View
+from morello.models.graph import Graph, Node, Part, Step, Tensor, View
 
 #: The most values of a tensor, and of a constant that is a view of another one.
 MOST_VALUES, _MOST_SEEN = 1 << 32, 1 << 28
+#: The most nodes of a step: searches of more take long.
+_MOST_NODES = 10
 _BY_NUMPY = {one.numpy: one for one in ALL}
 
 
@@ -128,6 +131,18 @@ class Builder:
     def nodes(self, op: str, inputs: Sequence[str], outputs: Sequence[str], given: Mapping[str, Value]) -> None:
         """Add a node of several outputs."""
         self.parts.append(Node(self.source, op, tuple(inputs), tuple(outputs), given))
+
+    @contextmanager
+    def step(self) -> Iterator[list[str]]:
+        """Make the nodes of the block one step, of the outputs that it lists; the last node makes the first of them.
+
+        Where they are too many for one kernel, they stay apart.
+        """
+        first, outputs = len(self.parts), list[str]()
+        yield outputs
+        nodes = [one for one in self.parts[first:] if isinstance(one, Node)]
+        if len(nodes) <= _MOST_NODES:
+            self.parts[first:] = [Step.of(*nodes, outputs=outputs)]
 
     def scaled(self, source: str, by: float, to: str = "") -> str:
         """Add the product of a tensor and a number; return its name."""

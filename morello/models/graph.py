@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, TypeAlias
@@ -94,11 +94,11 @@ class Step:
     outputs: tuple[str, ...]
 
     @classmethod
-    def of(cls, *nodes: Node) -> Step:
-        """Return the step of nodes, of which the last one makes the outputs."""
+    def of(cls, *nodes: Node, outputs: Sequence[str] = ()) -> Step:
+        """Return the step of nodes; its outputs are by default those of the last one."""
         made = {name for node in nodes for name in node.outputs}
         inputs = dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)
-        return cls(nodes, tuple(inputs), nodes[-1].outputs)
+        return cls(nodes, tuple(inputs), tuple(outputs) or nodes[-1].outputs)
 
     @property
     def name(self) -> str:

@@ -205,7 +205,7 @@ class Planner:
                     used.add(name)
                 node = attrs.evolve(node, inputs=tuple(inputs))
             nodes.append(node)
-        return Step.of(*nodes)
+        return Step.of(*nodes, outputs=step.outputs)
 
     def _again(self, name: str) -> str:
         """Return another name of a tensor."""

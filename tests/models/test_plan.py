@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -192,3 +193,23 @@ def test_random_models(model):
     found = run(plan, {"x": x})
     for name, value in zip(plan.graph.outputs, expected, strict=True):
         np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4 * np.abs(value).max())
+
+
+@pytest.mark.parametrize(
+    ("op", "gates", "given", "calls"),
+    [("LSTM", 4, {}, 6), ("GRU", 3, {"linear_before_reset": 1}, 6), ("GRU", 3, {}, 10)],
+)
+def test_steps_of_recurrent_networks(op, gates, given, calls):
+    """One product is of all inputs; a step with a state is a product of that and one kernel, in GRU two of each."""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (1, gates * 4, 3), "r": (1, gates * 4, 4), "b": (1, 2 * gates * 4)}
+    constants = [numpy_helper.from_array(rng.normal(size=s).astype(np.float32), name) for name, s in shapes.items()]
+    node = helper.make_node(op, ["x", "w", "r", "b"], ["", "h"], hidden_size=4, **given)
+    x, h = (helper.make_tensor_value_info(name, 1, shape) for name, shape in {"x": (3, 2, 3), "h": (1, 2, 4)}.items())
+    model = helper.make_model(helper.make_graph([node], "m", [x], [h], constants), ir_version=8)
+    model.opset_import[0].version = 17
+    inputs = {"x": rng.normal(size=(3, 2, 3)).astype(np.float32)}
+    expected: Any = ReferenceEvaluator(model).run(None, inputs)
+    plan = plan_of(simplified(graph_of(model, "m", {}, "m.onnx")))
+    np.testing.assert_allclose(run(plan, inputs)["h"], expected[0], rtol=1e-4, atol=1e-5)
+    assert len(plan.calls) == calls

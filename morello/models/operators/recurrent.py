@@ -146,10 +146,13 @@ class _Cell:
         make, (gate, new, out) = self.make, self.functions
         i, o, f, g = _parts(make, _sum(make, self.product(h), x), 4)
         of_i, of_o, of_f = self.peepholes
-        added = make.node("Mul", gate(_sum(make, i, self._seen(of_i, c))), new(g))
-        kept = make.node("Mul", gate(_sum(make, f, self._seen(of_f, c))), c) if c else ""
-        c = _sum(make, kept, added)
-        return make.node("Mul", gate(_sum(make, o, self._seen(of_o, c))), out(c)), c
+        with make.step() as outputs:
+            added = make.node("Mul", gate(_sum(make, i, self._seen(of_i, c))), new(g))
+            kept = make.node("Mul", gate(_sum(make, f, self._seen(of_f, c))), c) if c else ""
+            c = _sum(make, kept, added)
+            h = make.node("Mul", gate(_sum(make, o, self._seen(of_o, c))), out(c))
+            outputs += [h, c]
+        return h, c
 
     def _seen(self, peephole: str, c: str) -> str:
         return self.make.node("Mul", c, peephole) if peephole and c else ""
@@ -157,17 +160,21 @@ class _Cell:
     def gru(self, x: str, h: str, c: str) -> tuple[str, str]:
         make, (gate, new) = self.make, self.functions
         width = make.shape(x)[1] // 3
-        if self.bias:
+        apart = _parts(make, _sum(make, self.product(h), self.bias), 3) if self.bias else []
+        if apart:
             z, r, n = _parts(make, x, 3)
-            of_z, of_r, of_n = _parts(make, _sum(make, self.product(h), self.bias), 3)
-            z, r = gate(_sum(make, z, of_z)), gate(_sum(make, r, of_r))
-            n = new(_sum(make, make.node("Mul", r, of_n), n))
         else:
             ends = (make.slice(self.state, 1, 0, 2 * width), make.slice(self.state, 1, 2 * width, 3 * width))
-            both = _sum(make, self.product(h, ends[0]), make.slice(x, 1, 0, 2 * width))
-            z, r = _parts(make, both, 2)
-            z, n = gate(z), make.slice(x, 1, 2 * width, 3 * width)
-            n = new(_sum(make, self.product(make.node("Mul", gate(r), h), ends[1]) if h else "", n))
-        if not h:
-            return make.node("Sub", n, make.node("Mul", z, n)), c
-        return make.node("Add", n, make.node("Mul", z, make.node("Sub", h, n))), c
+            z, r = _parts(make, _sum(make, self.product(h, ends[0]), make.slice(x, 1, 0, 2 * width)), 2)
+            reset = self.product(make.node("Mul", gate(r), h), ends[1]) if h else ""
+            n = _sum(make, reset, make.slice(x, 1, 2 * width, 3 * width))
+        with make.step() as outputs:
+            if apart:
+                of_z, of_r, of_n = apart
+                z, r = _sum(make, z, of_z), gate(_sum(make, r, of_r))
+                n = _sum(make, make.node("Mul", r, of_n), n)
+            z, n = gate(z), new(n)
+            last = make.node("Sub", h, n) if h else n
+            made = make.node("Add" if h else "Sub", n, make.node("Mul", z, last))
+            outputs.append(made)
+        return made, c

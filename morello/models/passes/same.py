@@ -25,6 +25,9 @@ def without_doubles(graph: Graph) -> Graph:
 def _renamed(part: Part, names: dict[str, str]) -> Part:
     if isinstance(part, View):
         return attrs.evolve(part, source=names.get(part.source, part.source))
+    if isinstance(part, Step):
+        nodes = (attrs.evolve(one, inputs=tuple(names.get(name, name) for name in one.inputs)) for one in part.nodes)
+        return Step.of(*nodes, outputs=part.outputs)
     return attrs.evolve(part, inputs=tuple(names.get(name, name) for name in part.inputs))
 
 
