@@ -148,30 +148,34 @@ def _windowed(node: Node, places: dict[str, Place]) -> Node:
 def _pointwise(node: Node, places: Mapping[str, Place]) -> dict[str, Place] | None:
     """Return the places of a convolution of each pixel, and the nodes after it, as those of a product of matrices.
 
-    Pixels are rows: a search of products proves in a second what one of convolutions does not in twenty. None if pixels
-    are not evenly apart in memory, as in an image with a border, or the convolution is of more than each pixel. An odd
-    number of rows would leave one for which all weights are read again.
+    Pixels are rows, and groups are a batch: a search of products proves in a second what one of convolutions does not
+    in twenty. None if pixels are not evenly apart in memory, as in an image with a border, or the convolution is of
+    more than each pixel, or of single channels. Without groups, an odd number of rows would leave one for which all
+    weights are read again.
     """
-    if node.op not in ("Conv", "Conv1d") or node.groups > 1 or node.parameters:
+    if node.op not in ("Conv", "Conv1d") or node.parameters:
         return None
-    image, filters = (places[name] for name in node.inputs)
-    if prod(filters.shape[2:]) > 1:
+    groups, (image, filters) = node.groups, (places[name] for name in node.inputs)
+    if prod(filters.shape[2:]) > 1 or (groups > 1 and min(filters.shape[0] // groups, filters.shape[1]) == 1):
         return None
     batch, _, *pixels = image.shape
-    if prod(pixels) > 1 and batch * prod(pixels) % 2:
+    if groups == 1 and prod(pixels) > 1 and batch * prod(pixels) % 2:
         return None
     found = dict[str, Place]()
     for name, place in places.items():
-        if name == node.inputs[1]:
-            found[name] = place.reshaped(filters.shape[:2]).seen(lambda array: array.T[None])
-            continue
         own = (*(1,) * (len(image.shape) - len(place.shape)), *place.shape)
         rows = own[0], *own[2:]
-        if rows not in ((batch, *pixels), (1,) * len(rows)):
-            return None
+        batches = 1 if own[1] == 1 else groups
         try:
-            last = place.reshaped(own).seen(lambda array: np.moveaxis(array, 1, -1))
-            found[name] = last.reshaped((1, prod(rows), own[1]))
+            if name == node.inputs[1]:
+                each = (groups, filters.shape[0] // groups, filters.shape[1])
+                found[name] = place.reshaped(each).seen(lambda array: array.swapaxes(1, 2))
+            elif rows in ((batch, *pixels), (1,) * len(rows)):
+                split = place.reshaped((own[0], batches, own[1] // batches, *own[2:]))
+                last = split.seen(lambda array: np.moveaxis(array, (1, 2), (0, -1)))
+                found[name] = last.reshaped((batches, prod(rows), own[1] // batches))
+            else:
+                return None
         except ValueError:
             return None
     return found

@@ -139,17 +139,18 @@ def _add_to_image(draw: st.DrawFn, model: Model, name: str, alike: list[str]) ->
     _, channels, height, width = shape
     kinds = ["Conv", "Conv", "Conv", "Depthwise", "Relu", "Add", "Concat", "Turn", "Flatten"]
     kinds += ["Slice"] * (channels > 1 and height > 1) + ["Pool"] * (min(height, width) > 1)
-    kinds += ["Shuffle"] * (channels % 2 == 0)
+    kinds += ["Shuffle", "Grouped"] * (channels % 2 == 0)
     kind = draw(st.sampled_from(kinds))
-    if kind in ("Conv", "Depthwise"):
+    if kind in ("Conv", "Depthwise", "Grouped"):
         low, high = draw(st.sampled_from(((0, 0), (1, 1), (0, 1), (1, 2))))
         window = draw(st.sampled_from((1, 3)))
         if min(height, width) + low + high < window:
             low = high = 1
         filters = channels if kind == "Depthwise" else draw(st.sampled_from((2, 4)))
-        weights = model.constant(filters, 1 if kind == "Depthwise" else channels, window, window)
+        groups = {"Conv": 1, "Depthwise": channels, "Grouped": 2}[kind]
+        weights = model.constant(filters, channels // groups, window, window)
         sizes = [size + low + high - window + 1 for size in (height, width)]
-        given = {"pads": [low, low, high, high], "group": channels if kind == "Depthwise" else 1}
+        given = {"pads": [low, low, high, high], "group": groups}
         model.add("Conv", [name, weights, model.constant(filters)], (1, filters, *sizes), **given)
     elif kind in ("Relu", "Add"):
         model.add(kind, [name] if kind == "Relu" else [name, draw(st.sampled_from(alike))], shape)
@@ -213,3 +214,14 @@ def test_steps_of_recurrent_networks(op, gates, given, calls):
     plan = plan_of(simplified(graph_of(model, "m", {}, "m.onnx")))
     np.testing.assert_allclose(run(plan, inputs)["h"], expected[0], rtol=1e-4, atol=1e-5)
     assert len(plan.calls) == calls
+
+
+def test_pixels_by_group_are_products_of_matrices() -> None:
+    """A 1×1 convolution of groups is a product for each of them; not the first one, whose output has a border."""
+    model = Model((1, 4, 3, 5))
+    wide = model.add("Conv", ["x", model.constant(8, 2, 1, 1), model.constant(8)], (1, 8, 3, 5), group=2)
+    model.add("Conv", [wide, model.constant(8, 4, 1, 1)], (1, 8, 5, 7), group=2, pads=[1, 1, 1, 1])
+    plan = plan_of(simplified(graph_of(model.finished(["t1"]), "m", {}, "m.onnx")))
+    texts = [call.written.text for call in plan.calls]
+    assert [sum(op in one for one in texts) for op in ("Matmul", "GroupedConv")] == [1, 1]
+    assert "Matmul(2×35×4×4, (f32, GL, layout[1, 0, 2]), (f32, GL, layout[0, 2, 1], constant)" in texts[-1]

@@ -16,72 +16,34 @@ from morello.ir.dtypes import F32
 from morello.ir.index import IndexExpr
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.base import Operation
-from morello.ir.ops.binary import Add, Maximum, Minimum, Mul, Sub
-from morello.ir.ops.compose import Compose, arranged
+from morello.ir.ops.compose import Compose
 from morello.ir.ops.conv import GroupedConv
-from morello.ir.ops.functions import Clip, Function
-from morello.ir.ops.unary import Relu, Scale, Shift, Sigmoid, Silu
-from morello.ir.ops.wiring import ComposeStage
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Cost
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, MEMORIES
 from morello_vectors.conv import beside
-from morello_vectors.elementwise import expression, function_of
 from morello_vectors.instructions import instructions
 from morello_vectors.lanes import splat
 from morello_vectors.multiply_add import MultiplyAdd
 from morello_vectors.tile_tables import cycles_of
-from morello_vectors.vector_math import cycles
+from morello_vectors.value_graphs import ValueGraph, example, first_shape, value_graph
 
 #: Iteration dimensions of the convolution, and dimensions of images.
 _B, _G, _H, _W, _FH, _FW = 0, 1, 4, 5, 6, 7
 _GROUP, _ROW, _COLUMN = 1, 3, 4
 #: Rows and columns of the output in a round, and the most positions of a filter: each is a line of code for all.
 _ROWS, _COLUMNS, _POSITIONS = 2, 4, 49
-#: Functions of each value that may follow in a graph, besides those of two tensors.
-_FUNCTIONS = (Relu, Clip, Scale, Shift, Sigmoid, Silu)
-_BINARIES = (Add, Sub, Mul, Maximum, Minimum)
-#: Those that are calls of several instructions.
-_CALLED = (Sigmoid, Silu, Function)
 #: The fewest channels: those of the narrowest vector.
 _LEAST = 4
 
 
-@attrs.frozen
-class _Graph:
-    """A convolution, and the stages that follow, last one first. Inputs are numbered as those of a Compose."""
-
-    conv: GroupedConv
-    image: int
-    filters: int
-    stages: tuple[ComposeStage, ...] = ()
-
-    @property
-    def others(self) -> list[int]:
-        """Return the inputs of other stages."""
-        return sorted({entry for stage in self.stages for entry in stage.inputs if entry >= 0})
-
-
 @cache
-def _graph(op: Operation) -> _Graph | None:
+def _graph(op: Operation) -> ValueGraph[GroupedConv] | None:
     """Return the graph of an operation, if it is a convolution without padding and functions of each value."""
-    if isinstance(op, GroupedConv):
-        return None if op.accumulate or any(op.pads) else _Graph(op, 0, 1)
-    if not isinstance(op, Compose) or op.outputs:
-        return None
-    *stages, last = op.stages
-    conv = last.op
-    if not isinstance(conv, GroupedConv) or conv.accumulate or any(conv.pads):
-        return None
-    image, filters = last.inputs
-    own = {~number for number in range(len(op.stages))}
-    after = all(isinstance(one.op, (*_FUNCTIONS, *_BINARIES)) or one.op == Function("HardSwish") for one in stages)
-    if not after or not {image, filters}.isdisjoint(own):
-        return None
-    found = _Graph(conv, image, filters, tuple(stages))
-    return None if {image, filters} & {*found.others} else found
+    found = value_graph(op, GroupedConv)
+    return None if found is None or any(found.first.pads) else found
 
 
 @attrs.frozen
@@ -89,7 +51,7 @@ class _Printer:
     """The C of one call: `values` is the size of vectors, and `shape` that of the convolution."""
 
     site: KernelSite
-    graph: _Graph
+    graph: ValueGraph[GroupedConv]
     shape: tuple[int, ...]
     values: int
     names: Mapping[str, str]
@@ -113,7 +75,7 @@ class _Printer:
 
     def lines(self) -> list[str]:
         site = self.site
-        inputs = [self.graph.image, self.graph.filters, *self.graph.others]
+        inputs = [self.graph.lhs, self.graph.rhs, *self.graph.others]
         out = len(site.spec.states) - 1
         single = {entry for entry in self.graph.others if site.operand(entry).tensor.volume == 1}
         made = {entry: splat(site, site.operand(entry), self.values) for entry in single}
@@ -130,8 +92,8 @@ class _Printer:
 
     def _weights(self) -> Iterator[str]:
         """Yield the lines that load the filters of the channels of a round."""
-        filters, load = self.site.operand(self.graph.filters), self.site.load(F32, self.values)
-        start = self._terms(self._pointer(self.graph.filters), {"g": filters.stride(0)})
+        filters, load = self.site.operand(self.graph.rhs), self.site.load(F32, self.values)
+        start = self._terms(self._pointer(self.graph.rhs), {"g": filters.stride(0)})
         for row, column in product(range(self.shape[_FH]), range(self.shape[_FW])):
             place = f"{start} + {filters.stride(3) * row + filters.stride(4) * column}"
             yield f"const {self.kind} {self._weight(row, column)} = {load}({place});"
@@ -166,15 +128,15 @@ class _Printer:
 
     def _sums(self) -> Iterator[str]:
         """Yield the lines that add up products: each pixel is loaded once, and multiplied for all that use it."""
-        site, image, names = self.site, self.site.operand(self.graph.image), self.names
-        strides, apart = self.graph.conv.strides, self.graph.conv.dilations
+        site, image, names = self.site, self.site.operand(self.graph.lhs), self.names
+        strides, apart = self.graph.first.strides, self.graph.first.dilations
         used: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
         for row, column in product(*map(range, self.rounds)):
             yield f"{self.kind} {self._sum(row, column)} = {{0}};"
             for down, across in product(range(self.shape[_FH]), range(self.shape[_FW])):
                 pixel = row * strides[0] + down * apart[0], column * strides[1] + across * apart[1]
                 used.setdefault(pixel, []).append((row, column, down, across))
-        start = self._address(image, self._pointer(self.graph.image), strides)
+        start = self._address(image, self._pointer(self.graph.lhs), strides)
         load, value = site.load(F32, self.values), names["pixel"]
         for row in sorted({row for row, _ in used}):
             line = f"{names['row']}{row}"
@@ -196,11 +158,7 @@ class _Printer:
             for entry in self.graph.others:
                 if entry not in made:
                     made[entry] = f"{load}({self._place(entry, row, column)})"
-            for number, stage in reversed([*enumerate(self.graph.stages)]):
-                name = site.fresh("value")
-                given = (made[entry] for entry in stage.inputs)
-                yield f"const {self.kind} {name} = {expression(stage.op, site, F32, self.values, *given)};"
-                made[~number] = name
+            yield from self.graph.lines(site, self.values, made)
             yield f"{store}({self._place(out, row, column)}, {made[~0]});"
 
     def _place(self, entry: int, row: int, column: int) -> str:
@@ -223,12 +181,7 @@ class _Printer:
 _NAMES = ("at", "weight", "sum", "row", "pixel", *(f"{name}{turn}" for name in "bhgw" for turn in ("", "_turn")))
 
 
-def _conv_shape(op: Operation, shape: Sequence[Num]) -> tuple[Num, ...]:
-    """Return the iteration shape of the convolution."""
-    return op.stage_shape(len(op.stages) - 1, shape) if isinstance(op, Compose) else tuple(shape)
-
-
-def _of(spec: LogicalSpec) -> _Graph:
+def _of(spec: LogicalSpec) -> ValueGraph[GroupedConv]:
     graph = _graph(spec.op)
     assert graph is not None, "the kernel is for these"
     return graph
@@ -251,7 +204,7 @@ class _Family:
     size: int
 
     def _fits(self, spec: LogicalSpec) -> Mask:
-        shape = _conv_shape(spec.op, spec.shape)
+        shape = first_shape(spec)
         valid: Mask = (shape[_G] >= _LEAST) & (shape[_FH] * shape[_FW] <= _POSITIONS)
         for entry in _of(spec).others:
             # Lanes have values of their own, or all of them the only one.
@@ -261,14 +214,14 @@ class _Family:
 
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
         """Return what multiply-adds take, and what follows them."""
-        graph, shape, widest = _of(spec), _conv_shape(spec.op, spec.shape), self.size // F32.bytes
-        after = sum(cycles(function_of(one.op), widest) if isinstance(one.op, _CALLED) else 1 for one in graph.stages)
+        graph, shape, widest = _of(spec), first_shape(spec), self.size // F32.bytes
+        after = graph.instructions(widest)
         tiles = cycles_of(machine, self.adds, self.size)
         each = shape[_FH] * shape[_FW] * tiles.add + 2 * tiles.load + 10 * HALF_CYCLE * after
         return ceil_div(shape[_G], widest) * shape[_B] * shape[_H] * shape[_W] * each // 10
 
     def _emit(self, site: KernelSite) -> None:
-        shape = tuple(map(int, _conv_shape(site.spec.op, site.spec.shape)))
+        shape = tuple(map(int, first_shape(site.spec)))
         sizes = [self.size // F32.bytes >> shift for shift in range(4)]
         values = next(one for one in sizes if one <= shape[_G])
         names = {name: site.fresh(name) for name in _NAMES}
@@ -287,7 +240,7 @@ class _Family:
             name="Depthwise" if alone else f"Depthwise{inputs}",
             op=op,
             only=lambda one: _graph(one) is not None and len(one.operands(8)) == inputs + 1,
-            examples=() if alone else (_example(inputs),),
+            examples=() if alone else (example(GroupedConv(), 8, inputs),),
             # Of a graph, the inputs of the convolution come last, and the dimensions of the output first.
             operands=(*(lanes,) * (inputs - 1), filters, lanes),
             shape=(None, None, 1, 1, *(None,) * 4) if alone else (None, None, 1, None, None, 1, None, None),
@@ -296,13 +249,6 @@ class _Family:
             registers={"VRF": _ROWS * _COLUMNS + 4},
             emit=self._emit,
         )
-
-
-def _example(inputs: int) -> Compose:
-    """Return a graph with this number of inputs: more than two add a bias, and more than three another tensor."""
-    after = (Relu(), Add(over=(0, 2, 3, 4)), Add())[: inputs - 1]
-    stages = [ComposeStage(op, 5, (~(at + 1), at)[: 1 + (at > 0)]) for at, op in enumerate(after)]
-    return arranged([*stages, ComposeStage(GroupedConv(), 8, (0, len(after)))]).compose
 
 
 def kernels(adds: MultiplyAdd, size: int) -> tuple[Microkernel, ...]:

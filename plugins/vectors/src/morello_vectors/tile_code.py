@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import zip_longest
 
 import attrs
@@ -63,7 +63,8 @@ class TilePrinter:
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
     neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Rows of the left-hand side that
     `overlap` share values, which each step reads anew. Steps are repeated in the loops `around` them, outermost first.
-    Of the steps `in_rounds`, only those in `span` count, if it is given.
+    Of the steps `in_rounds`, only those in `span` count, if it is given. Sums are stored as the lines of `after` leave
+    them; these are of a row, a column, the name of the vector of sums there, and C that loads as many values.
     """
 
     rows: int
@@ -77,6 +78,7 @@ class TilePrinter:
     overlap: bool = False
     around: tuple[OuterLoop, ...] = ()
     span: Span | None = None
+    after: Callable[[int, int, str, Callable[[str], str]], Iterator[str]] | None = None
 
     @property
     def in_rounds(self) -> int:
@@ -115,11 +117,20 @@ class TilePrinter:
                 value = lanes.load_sums(place, tail, self._masks) if self.accumulate else lanes.zero
                 body.append(f"    {f'{lanes.sums} ' if out else ''}{one} = {value};")
         body += self._in_parts(lhs, rhs, sums)
+        body += self._after(each, vectors)
         yield from self._declarations(body)
         yield from body
         for one, place, tail in zip(each, places, vectors, strict=False):
             yield f"    {lanes.store_sums(place, tail, one)}"
         yield "}"
+
+    def _after(self, sums: Sequence[str], tails: Sequence[int]) -> Iterator[str]:
+        """Yield the lines of `after` for all vectors of sums."""
+        for at, (one, tail) in enumerate(zip(sums, tails, strict=True)):
+            if self.after:
+                row, vector = divmod(at, self.vectors)
+                load = partial(self.lanes.load_sums, tail=tail, masks=self._masks)
+                yield from (f"    {line}" for line in self.after(row, vector * self.lanes.values, one, load))
 
     @property
     def vectors(self) -> int:

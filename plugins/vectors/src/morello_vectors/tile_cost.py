@@ -113,12 +113,12 @@ class TileCycles:
             starts[:, one.rows, one.vectors] = one.start, one.zero
         return starts
 
-    def writing(self, spec: LogicalSpec) -> Taken:
+    def writing(self, spec: LogicalSpec, index: int = 2) -> Taken:
         """Return what the lines of the output take: they are read as well, unless sums start at 0."""
-        in_memory = self.levels.get(spec.states[2].level)
+        in_memory = self.levels.get(spec.states[index].level)
         if in_memory is None or not in_memory.out:
             return 0, 0
-        return 0, spec.operand(2).lines(LINE) * in_memory.out * (1 if _starts_at_zero(spec) else 2)
+        return 0, spec.operand(index).lines(LINE) * in_memory.out * (1 if _starts_at_zero(spec) else 2)
 
     def sums(self, spec: LogicalSpec, m: Num, k: Num, n: Num) -> npt.NDArray[np.int64]:
         """Return the cost of a tile of m rows, k steps and n columns whose operands are in L1."""
@@ -144,14 +144,14 @@ class TileCycles:
             read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
         return read
 
-    def reading_rows(self, spec: LogicalSpec) -> Taken:
+    def reading_rows(self, spec: LogicalSpec, index: int = 0) -> Taken:
         """Return the same of the left-hand side of matrices, whose rows may evict one another.
 
         They do where many are read side by side whose distance is a multiple of a page's size: also those of a
         contiguous matrix as long as that.
         """
-        stream, friction = self.reading(spec, 0)
-        lhs, state = spec.operand(0), spec.states[0]
+        stream, friction = self.reading(spec, index)
+        lhs, state = spec.operand(index), spec.states[index]
         by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
         if state.level == "L1" or not by_rows or not (state.contiguous or state.spacing == PAGE_BYTES):
             return stream, friction
