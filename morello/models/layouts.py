@@ -73,7 +73,7 @@ class LayoutReport:
     low: int
 
     def __str__(self) -> str:
-        gap = "optimal" if self.low >= self.cost else f"within {100 * (self.cost / self.low - 1):.2g} % of the optimum"
+        gap = "optimal" if self.low >= self.cost else f"within {100 * (self.cost / self.low - 1):.3g} % of the optimum"
         bound = f"no layouts cost less than {self.low:,}"
         return f"layouts: cost {self.cost:,}, by default {self.default:,}; {bound}: {gap} (proven)"
 
