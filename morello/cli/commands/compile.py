@@ -42,15 +42,30 @@ def _trees(goals: Sequence[api.Goal]) -> str:
     return "\n".join(shown)
 
 
+def _schemes(goals: Sequence[api.Goal]) -> str:
+    try:
+        from morello_bounds.scheme import scheme_text
+        from morello_bounds.scheme_steps import scheme_of
+    except ModuleNotFoundError:
+        raise MorelloError("schemes belong to morello-bounds", "pip install morello-bounds") from None
+    texts: list[str] = []
+    for goal in goals:
+        scheme = scheme_of(goal.impl, goal.target)
+        both = (scheme_text(scheme, goal.spec.op, files) for files in (False, True))
+        texts.append("".join(f"{one}\n" for one in (f"{goal.name} for {goal.target.full_name}:", *both)))
+    return "\n".join(texts)
+
+
 _TEXTS: dict[str, Callable[[Sequence[api.Goal]], str]] = {
     "c": lambda goals: goals[0].program.source,
     "header": lambda goals: goals[0].program.header,
     "impl": _trees,
     "schedule": lambda goals: api.spec_file(goals),
+    "scheme": _schemes,
 }
 _BUILT = ("o", "a", "so", "s")
 #: Outputs of several Specs, libraries, and outputs for several targets.
-_FOR_MANY = ("impl", "schedule", "header", "library", "o", "a", "so")
+_FOR_MANY = ("impl", "schedule", "scheme", "header", "library", "o", "a", "so")
 _LIBRARIES = ("header", "library", "o", "a", "so")
 _FOR_TARGETS = ("schedule", *_LIBRARIES)
 _BY_SUFFIX = {"": "c", ".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kind for kind in _BUILT}}
@@ -88,7 +103,8 @@ class OutputOptions:
 @click.option(
     "--emit",
     type=click.Choice([*_TEXTS, *_BUILT, "library"]),
-    help="C source, its header, the program as a tree, a Spec file with the whole schedule; an object, archive, shared "
+    help="C source, its header, the program as a tree, a Spec file with the whole schedule, its loops as "
+    "a scheme of TTile; an object, archive, shared "
     "object or assembly; or a library of all Specs: C with one header, CMakeLists.txt and a file for pkg-config."
     "  [default: library with -d, else what OUT ends in says (.c, .h, .spec, .o, .a, .so, .s), else c]",
 )
