@@ -26,7 +26,9 @@ PAGES = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in "architecture bounds c database departures language mappers models python sharing tuning".split()
+        for name in (
+            "architecture bounds c convolutions database departures language mappers models python sharing tuning"
+        ).split()
     ),
 ]
 for folder in ("design", "tutorials"):

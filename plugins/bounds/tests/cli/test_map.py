@@ -67,7 +67,7 @@ def test_times_are_measured_where_they_are_the_objective(cli, write, runnable):
 @pytest.mark.slow
 def test_trials_are_kept(cli, write, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
-    monkeypatch.setattr("morello_bounds.mappers.bayesian", partial(bayesian, trials=2))
+    monkeypatch.setattr("morello_bounds.cli.map.bayesian", partial(bayesian, trials=2))
     history = tmp_path / "history"
     arguments = ("map", write(ONE), "--mapper", "bo", "--history", str(history), *OPTIONS)
     assert cli(*arguments).exit_code == 0
@@ -79,7 +79,8 @@ def test_trials_are_kept(cli, write, tmp_path, monkeypatch):
 def test_mappers_are_listed(cli, write):
     result = cli("map", write(ONE), "--list", "--no-db")
     assert [line.split()[1] for line in result.stdout.splitlines()] == [
-        *("mapper", "lp", "conv-lp", "mplp", "integer-tile", "gradient", "cosa", "greedy", "bo", "random", "hybrid")
+        *("mapper", "lp", "conv-lp", "mplp", "integer-tile", "gradient", "cosa", "greedy", "bo", "random"),
+        *("ttile", "hybrid"),
     ]
     listed = json.loads(cli("map", write(ONE), "--list", "--json", "--no-db").stdout)
     assert "linear program" in {one["name"]: one["does"] for one in listed}["lp"]
@@ -130,6 +131,11 @@ def test_times_are_compared(cli, write, runnable):
 def test_what_goes_wrong(cli, write, refused):
     refused(cli("map", write(ONE), "--mapper", "greddy", "--no-db"), "no mapper 'greddy'", "greedy", code=2)
     refused(cli("map", write(ONE), "--no-time"), "--no-time needs --compare", code=2)
+    refused(cli("map", write(ONE), "--cold"), "--cold needs programs that are measured", "--objective time", code=2)
+    scheme = ("map", write(ONE), "--no-db", "--scheme")
+    refused(cli(*scheme, "[R_i, R_k, R_j, U_{3,j}]"), "tiles of 3 along n", "λseq")
+    refused(cli(*scheme, "R_i"), "'R_i' is not a scheme")
+    refused(cli("map", write(ONE), "--ttile", "none/there"), "cannot make none/there", "choose another folder")
     refused(cli("map", "none.spec", *COMPARED), "none.spec")
     assert cli("map", *COMPARED).exit_code == 2
     # One point has no tiles.

@@ -15,7 +15,7 @@ from morello.build.toolchain import find_compiler
 from morello.cli.common import SearchOptions, cc_option, json_option, print_json, runner_option, with_goals_of_files
 from morello.cli.figures import figures, save
 from morello.cli.kernels import make, proof_of
-from morello.errors import UnknownName, suggestion
+from morello.errors import MorelloError, UnknownName, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.ir.impl import Leaf
 from morello.report.tables import Column, print_table
@@ -25,9 +25,10 @@ from morello.schedule import Position
 from morello_bounds.cli import facts_of, print_head, seed_option
 from morello_bounds.hooks import Mapper
 from morello_bounds.mappers import mappers_for
-from morello_bounds.mappers.bayesian import History
+from morello_bounds.mappers.bayesian import History, bayesian
 from morello_bounds.mappers.compare import SEARCH, MapOptions, MapperComparison, MapperResult, compare, ratio
-from morello_bounds.mappers.mapped import OBJECTIVES, TIME
+from morello_bounds.mappers.mapped import OBJECTIVES, TIME, MappedProgram
+from morello_bounds.mappers.ttile import TTileOptions, of_scheme, ttile
 
 
 @click.command("map")
@@ -50,6 +51,17 @@ from morello_bounds.mappers.mapped import OBJECTIVES, TIME
 )
 @click.option("--no-time", is_flag=True, help="With --compare: neither build programs nor measure them.")
 @click.option("--plot", metavar="FILE", help="With --compare: draw costs and times over the CPU time until found.")
+@click.option(
+    "--scheme", metavar="TEXT", help="Make the program of a scheme of TTile, such as '[R_k, ..., U_{2,k}, V_k]'."
+)
+@click.option("--cold", is_flag=True, help="Measure programs with operands in memory: the median of 20 calls.")
+@click.option(
+    "--ttile",
+    "folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Let `ttile` keep its kernels, their heat map and a table of its programs in DIR, which is made if need be.",
+)
 @cc_option
 @runner_option
 @click.option("--list", "listed", is_flag=True, help="Only list the mappers of the target.")
@@ -73,19 +85,27 @@ def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **optio
     compares, plot, objective = options["compare"], options["plot"], options["objective"]
     if not compares and (options["no_time"] or plot is not None):
         raise click.UsageError(f"{'--no-time' if options['no_time'] else '--plot'} needs --compare")
-    history = None if options["history"] is None else History(Path(options["history"]), objective)
-    chosen = [_chosen(goal, options["names"], history) for goal in goals]
+    own = [ttile(_ttile_options(objective, options["folder"], search))]
+    if options["history"] is not None:
+        own.append(bayesian(History(Path(options["history"]), objective)))
+    names = options["names"]
+    if options["scheme"] is not None:
+        own.append(of_scheme(options["scheme"]))
+        names = (*names, own[-1].name)
+    chosen = [_chosen(goal, names, own) for goal in goals]
     if options["listed"]:
         _list(goals, chosen, as_json)
         return
     timed = not options["no_time"] if compares else objective == TIME
+    if options["cold"] and not timed:
+        raise click.UsageError("--cold needs programs that are measured: --objective time")
     if timed:
         for target in {goal.target for goal in goals}:  # before the search, so that an error appears early
             timing_runner(target.info, search.runner)
             find_compiler(search.cc, target.info)
     if plot is not None:
         figures()
-    run = MapOptions(objective, options["seed"], search.cc, search.runner, fresh=compares, timed=timed)
+    run = MapOptions(objective, options["seed"], search.cc, search.runner, compares, timed, options["cold"])
     found: list[MapperComparison] = []
     for goal, mappers in zip(goals, chosen, strict=True):
         unscheduled = attrs.evolve(goal, position=Position(Leaf(goal.spec)), before_search=None)
@@ -103,9 +123,22 @@ def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **optio
         _print_means(found)
 
 
-def _chosen(goal: Goal, names: Sequence[str], history: History | None) -> list[Mapper]:
+def _ttile_options(objective: str, folder: str | None, search: SearchOptions) -> TTileOptions:
+    """Return the options of `ttile`: kernels are measured if programs are; a folder is made."""
+    place = None if folder is None else Path(folder)
+    if place is not None:
+        try:
+            place.mkdir(exist_ok=True)
+        except OSError as error:
+            raise MorelloError(f"cannot make {place}: {error.strerror or error}", "choose another folder") from error
+    if objective != TIME:
+        return TTileOptions(folder=place)
+    return TTileOptions(lambda goal: MappedProgram.of(goal, ()).timed(search.cc, search.runner).seconds or 0.0, place)
+
+
+def _chosen(goal: Goal, names: Sequence[str], own: Sequence[Mapper]) -> list[Mapper]:
     """Return the mappers of these names, all by default. Raises UnknownName for one that the target does not have."""
-    known = mappers_for(goal.target.name, history)
+    known = mappers_for(goal.target.name, own)
     for name in names:
         if name not in known:
             hint = suggestion(name, known, f"its mappers are {', '.join(known)}")

@@ -14,13 +14,14 @@ from morello.plugins.registry import installed
 from morello.schedule import Schedule
 from morello_bounds import hooks
 from morello_bounds.hooks import Mapper, with_feedback
-from morello_bounds.mappers.bayesian import BO, History, bayesian
+from morello_bounds.mappers.bayesian import BO
 from morello_bounds.mappers.cosa import COSA
 from morello_bounds.mappers.direct import GREEDY, INTEGER_TILE, RANDOM
 from morello_bounds.mappers.gradient import GRADIENT
 from morello_bounds.mappers.linear_programs import CONV_LP, LP, MPLP
+from morello_bounds.mappers.ttile import ttile
 
-#: The mappers of every target.
+#: The mappers of every target and operation.
 STANDARD = (LP, CONV_LP, MPLP, INTEGER_TILE, GRADIENT, COSA, GREEDY, BO, RANDOM)
 HYBRID = "hybrid"
 
@@ -31,15 +32,14 @@ def _installed() -> pluggy.PluginManager:
 
 
 def mappers_for(
-    target: str, history: History | None = None, plugins: pluggy.PluginManager | None = None
+    target: str, own: Sequence[Mapper] = (), plugins: pluggy.PluginManager | None = None
 ) -> Mapping[str, Mapper]:
     """Return the mappers for a target by name: the standard ones, those of `plugins` (all by default), and `hybrid`.
 
-    `bo` learns from a history. Raises PluginError for a plugin with a name that is taken, or without a Mapper.
+    `own` take the place of standard ones of their names, such as `bo` with a history. Raises PluginError for a plugin
+    with a name that is taken, or without a Mapper.
     """
-    standard = {one.name: one for one in STANDARD}
-    if history is not None:
-        standard[BO.name] = bayesian(history)
+    standard = {one.name: one for one in (*STANDARD, ttile(), *own)}
     manager = _installed() if plugins is None else plugins
     lineage = installed().lineage(target)
     found = {**standard, **contributions(manager, "morello_mappers", lineage, Mapper, {*standard, HYBRID})}

@@ -21,7 +21,10 @@ SEARCH = "search"
 
 @attrs.frozen
 class MapOptions:
-    """The options of a comparison. Mappers that are `fresh` share no searches; programs are `timed` or not."""
+    """The options of a comparison. Mappers that are `fresh` share no searches.
+
+    Programs are `timed` or not, and if `cold`, with operands in memory.
+    """
 
     objective: str = "cost"
     seed: int = 0
@@ -29,6 +32,7 @@ class MapOptions:
     runner: str | None = None
     fresh: bool = False
     timed: bool = False
+    cold: bool = False
 
 
 @attrs.frozen
@@ -130,11 +134,11 @@ def compare(
     Raises MorelloError if no mapper has a program, unless they are fresh, and PluginError for a mapper that is broken.
     """
     cuts = cuts_of(goal.spec, goal.target)
-    completion = Completion(goal, cuts, compiler=options.compiler, runner=options.runner)
+    completion = _completion(goal, cuts, options)
     results: list[MapperResult] = []
     for mapper in mappers:
         if options.fresh:
-            completion = Completion(goal, cuts, compiler=options.compiler, runner=options.runner)
+            completion = _completion(goal, cuts, options)
         results.append(_mapped(mapper, completion, options))
     if not options.fresh and all(one.fault for one in results) and (fault := results[0].fault):
         raise MorelloError(f"{goal.name}, {results[0].name}: {fault.message}", fault.hint) from fault
@@ -154,6 +158,10 @@ def compare(
     return MapperComparison(goal, cuts, tuple(results), found, kernel, bound)
 
 
+def _completion(goal: Goal, cuts: Sequence[Cut], options: MapOptions) -> Completion:
+    return Completion(goal, cuts, compiler=options.compiler, runner=options.runner, cold=options.cold)
+
+
 def _mapped(mapper: Mapper, completion: Completion, options: MapOptions) -> MapperResult:
     """Return the best program of a mapper, or its fault. Raises PluginError for a mapper that is broken."""
     program, fault, start = None, None, time.process_time()
@@ -171,4 +179,4 @@ def _timed(one: MapperResult, options: MapOptions) -> MapperResult:
     """Return a result with the time of its program, if there is one."""
     if one.program is None or one.seconds is not None:
         return one
-    return attrs.evolve(one, program=one.program.timed(options.compiler, options.runner))
+    return attrs.evolve(one, program=one.program.timed(options.compiler, options.runner, options.cold))
