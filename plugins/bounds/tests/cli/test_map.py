@@ -133,7 +133,7 @@ def test_what_goes_wrong(cli, write, refused):
     refused(cli("map", write(ONE), "--no-time"), "--no-time needs --compare", code=2)
     refused(cli("map", write(ONE), "--cold"), "--cold needs programs that are measured", "--objective time", code=2)
     scheme = ("map", write(ONE), "--no-db", "--scheme")
-    refused(cli(*scheme, "[R_i, R_k, R_j, U_{3,j}]"), "tiles of 3 along n", "λseq")
+    refused(cli(*scheme, "[R_i, R_k, R_j, U_{3,j}]"), "tiles of 3 do not divide 8", "λseq")
     refused(cli(*scheme, "R_i"), "'R_i' is not a scheme")
     refused(cli("map", write(ONE), "--ttile", "none/there"), "cannot make none/there", "choose another folder")
     refused(cli("map", "none.spec", *COMPARED), "none.spec")
