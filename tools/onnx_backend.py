@@ -1,10 +1,11 @@
 """Run the test cases of ONNX's backends, and write their tables in docs/onnx.md.
 
-    python -m tools.onnx_backend [--compile TARGET] [--cases PATTERN] [--check]
+    python -m tools.onnx_backend [--compile TARGET] [--cases PATTERN] [--part K/N] [--check]
 
 A case is translated and planned. Its calls are computed by the reference semantics of their operations in numpy, on the
-memory that the plan gives them; with `--compile` by its program in C, and the page stays. `--check` writes nothing, and
-fails if the page is not up to date.
+memory that the plan gives them; with `--compile` by its program in C, and the page stays. All of these take long:
+processes may share them, each with its `--part`, such as 1/2. `--check` writes nothing, and fails if the page is
+not up to date.
 """
 
 from __future__ import annotations
@@ -216,19 +217,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compile", metavar="TARGET")
     parser.add_argument("--cases", default="", help="a regular expression for their names")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth case, from the Kth on")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args(arguments)
     run = by_program(given.compile) if given.compile else by_reference
     outcomes: dict[str, tuple[str, str]] = {}
     wrong = 0
-    for case in cases():
-        if re.search(given.cases, case.name):
-            found = outcomes[case.name] = case.operator, failure(case, run)
-            if found[1].startswith("wrong"):
-                wrong += 1
-                print(f"{case.name}: {found[1]}", flush=True)
+    part, parts = map(int, given.part.split("/"))
+    chosen = [case for case in cases() if re.search(given.cases, case.name)][part - 1 :: parts]
+    for number, case in enumerate(chosen, 1):
+        found = outcomes[case.name] = case.operator, failure(case, run)
+        if found[1].startswith("wrong"):
+            wrong += 1
+            print(f"{case.name}: {found[1]}", flush=True)
+        if given.compile and number % 50 == 0:
+            print(f"{number} of {len(chosen)} cases, {wrong} are wrong", flush=True)
     print(f"{sum(not one for _, one in outcomes.values())} of {len(outcomes)} cases pass, {wrong} are wrong")
-    if given.compile or given.cases:
+    if given.compile or given.cases or parts > 1:
         return wrong > 0
     page = PAGE.read_text()
     made = with_table(page, table(outcomes))
