@@ -160,12 +160,12 @@ class Instructions:
             names = [f"t{stage}_{row}" for row in range(rows)]
             for row, pair in enumerate(pairs):
                 for half in range(2):
-                    lines.append(f"    const {{kind}} {names[2 * row + half]} = {_interleaved(*pair, rows, half)};")
+                    lines.append(f"    const {{kind}} {names[2 * row + half]} = {interleaved(*pair, rows, half)};")
         return "\n".join([*lines, *(f"    c[{row}] = {name};" for row, name in enumerate(names))])
 
     def pairs(self, dtype: DType, values: int) -> str:
         """Return the lines of C that put the pairs of values of the vectors r0 and r1 into the array c."""
-        return "\n".join(f"    c[{half}] = {_interleaved('r0', 'r1', values, half)};" for half in range(2))
+        return "\n".join(f"    c[{half}] = {interleaved('r0', 'r1', values, half)};" for half in range(2))
 
     def sums_of_four(self, site: KernelSite, dtype: DType, values: int, vectors: Sequence[str], lanes: Lanes) -> str:
         """Return the C expression of a vector of the sums over the lanes of four vectors of `values` of 32 bits.
@@ -175,7 +175,7 @@ class Instructions:
         return f"({site.vector_type(dtype, 4)}){{{', '.join(f'{lanes(values)}({one})' for one in vectors)}}}"
 
 
-def _interleaved(first: str, second: str, values: int, half: int) -> str:
+def interleaved(first: str, second: str, values: int, half: int) -> str:
     """Return the C of the values of the lower or upper halves of two vectors, by turns."""
     start = half * values // 2
     order = ", ".join(f"{start + at}, {values + start + at}" for at in range(values // 2))

@@ -196,7 +196,7 @@ def sides(spec: LogicalSpec) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return None
 
 
-def _sizes(spec: LogicalSpec) -> tuple[Num, Num]:
+def rows_and_columns(spec: LogicalSpec) -> tuple[Num, Num]:
     """Return the numbers of rows and of columns; 1 if the columns of the source are not the rows of the output."""
     rows, columns = (product(spec.shape[dim] for dim in dims) for dims in sides(spec) or ((), ()))
     return rows, columns
@@ -207,7 +207,7 @@ def _of_rows(state: OperandState, rows: tuple[int, ...], columns: tuple[int, ...
     return state.contiguous or (len(rows) == 1 and state.contig >= len(columns))
 
 
-def _plain(state: OperandState) -> bool:
+def plain(state: OperandState) -> bool:
     """Return True for states of more than one dimension, without strips."""
     layout = state.layout
     return layout is not None and len(layout.dims) > 1 and not layout.has_strips and state.contig > 0
@@ -217,7 +217,7 @@ def _emit(count: int, streams: bool) -> Callable[[KernelSite], None]:
     """Print the transpose in blocks of `count` columns."""
 
     def emit(site: KernelSite) -> None:
-        found, (rows, columns) = sides(site.spec), _sizes(site.spec)
+        found, (rows, columns) = sides(site.spec), rows_and_columns(site.spec)
         assert found is not None, "the kernel fits"
         row, column = (dims[-1] for dims in found)
         source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
@@ -249,11 +249,11 @@ def _in_memory(width: int, size: int, streams: bool = False) -> tuple[Microkerne
     count = size // width
 
     def fits(spec: LogicalSpec) -> Mask:
-        rows, columns = _sizes(spec)
+        rows, columns = rows_and_columns(spec)
         return (rows >= _ROWS) & (columns >= count)
 
     def shuffling(spec: LogicalSpec) -> Num:
-        rows, columns = _sizes(spec)
+        rows, columns = rows_and_columns(spec)
         return _START + _BLOCK[width, size] * ceil_div(rows, _ROWS) * ceil_div(columns, count)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
@@ -267,7 +267,7 @@ def _in_memory(width: int, size: int, streams: bool = False) -> tuple[Microkerne
     def kernel(
         name: str, levels: tuple[str, ...], cost: Callable[[LogicalSpec, Machine], Num], streams: bool
     ) -> Microkernel:
-        pattern = OperandPattern(levels=levels, dtypes=DTYPES_OF[width], contiguous=False, when=_plain)
+        pattern = OperandPattern(levels=levels, dtypes=DTYPES_OF[width], contiguous=False, when=plain)
         return Microkernel(
             name=name,
             op=Move(),
