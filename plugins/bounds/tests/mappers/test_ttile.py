@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import attrs
@@ -34,35 +35,35 @@ from morello_vectors.register_tiles import rows_within
 
 from morello import api
 from morello.errors import MorelloError
+from morello.ir.ops.conv import Conv
 from morello.schedule import schedule_text
 
 NHWC = "(f32, GL, nhwc), (f32, GL, layout[2, 3, 1, 0]), (f32, GL, nhwc)"
-#: The layers of [Tollenaere2021], Figures 8 and 10: filters, channels, rows, rows of filters, stride, and kernels as
-#: (trips, rows, vectors of filters).
+#: [Tollenaere2021], Figures 8 and 10: layer, filters, channels, rows of the image and of filters, stride, and kernels.
 LAYERS = """
-Yolo9000-0,32,3,544,3,1,1x8x2
-Yolo9000-2,64,32,272,3,1,1x4x4
-Yolo9000-4,128,64,136,3,1,1x10x1 2x12x1
-Yolo9000-5,64,128,136,1,1,1x8x2 2x13x2
-Yolo9000-8,256,128,68,3,1,1x4x4
-Yolo9000-9,128,256,68,1,1,1x8x2 5x12x2
-Yolo9000-12,512,256,34,3,1,2x11x1 1x12x1
-Yolo9000-13,256,512,34,1,1,2x10x2 1x14x2
-Yolo9000-18,1024,512,17,3,1,1x8x2 1x9x2
-Yolo9000-19,512,1024,17,1,1,1x8x2 1x9x2
-Yolo9000-23,28272,1024,17,1,1,1x8x3 1x9x3
-ResNet18-1,64,3,224,7,2,1x14x2
-ResNet18-2,64,64,56,3,1,1x14x2
-ResNet18-3,64,64,56,1,1,1x14x2
-ResNet18-4,128,64,56,3,2,1x14x2
-ResNet18-5,128,64,56,1,2,1x14x2
-ResNet18-6,128,128,28,3,1,1x4x4
-ResNet18-7,256,128,28,3,2,1x14x2
-ResNet18-8,256,128,28,3,1,1x14x2
-ResNet18-9,256,256,14,3,1,1x14x1
-ResNet18-10,512,512,14,3,2,1x7x4
-ResNet18-11,512,256,14,1,2,1x7x4
-ResNet18-12,512,512,7,3,1,1x7x4
+Yolo9000-0,32,3,544,3,1,[8H2K]
+Yolo9000-2,64,32,272,3,1,[3S4H4K]
+Yolo9000-4,128,64,136,3,1,[3R10H]+2[3R12H]
+Yolo9000-5,64,128,136,1,1,[8H2K]+2[13H2K]
+Yolo9000-8,256,128,68,3,1,[3S4H4K]
+Yolo9000-9,128,256,68,1,1,[8H2K]+5[12H2K]
+Yolo9000-12,512,256,34,3,1,2[3R11H]+[3R12H]
+Yolo9000-13,256,512,34,1,1,2[10H2K]+[14H2K]
+Yolo9000-18,1024,512,17,3,1,[8H2K]+[9H2K]
+Yolo9000-19,512,1024,17,1,1,[8H2K]+[9H2K]
+Yolo9000-23,28269,1024,17,1,1,[8H3K]+[9H3K]
+ResNet18-1,64,3,224,7,2,[14H2K]
+ResNet18-2,64,64,56,3,1,[14H2K]
+ResNet18-3,64,64,56,1,1,[14H2K]
+ResNet18-4,128,64,56,3,2,[14H2K]
+ResNet18-5,128,64,56,1,2,[14H2K]
+ResNet18-6,128,128,28,3,1,[3S4H4K]
+ResNet18-7,256,128,28,3,2,[14H2K]
+ResNet18-8,256,128,28,3,1,[14H2K]
+ResNet18-9,256,256,14,3,1,[3R14H]
+ResNet18-10,512,512,14,3,2,[3R7H4K]
+ResNet18-11,512,256,14,1,2,[7H4K]
+ResNet18-12,512,512,7,3,1,[3S7H4K]
 """
 EXAMPLE = "[T16,k, T1,h, λseq_h β.[(2,11),(1,12)], T17,w, T1,h, T1,h, T3,s, T3,r, T2,w, T256,c, Uβ,h, U2,k, Vk]"
 MOVED = "[T16,k, T1,h, T17,w, λseq_h β.[(2,11),(1,12)], T1,h, T1,h, T3,s, T3,r, T2,w, T256,c, Uβ,h, U2,k, Vk]"
@@ -80,17 +81,31 @@ def by_rows(goal: api.Goal) -> float:
 
 
 def test_combinations_of_the_paper_cover_its_layers() -> None:
+    """A label without K has one vector; the last image of Yolo9000 has 28,272 filters with padding."""
     layers = [line.split(",") for line in LAYERS.strip().splitlines()]
     assert len(layers) == 23
     covered: list[int] = []
-    for _, filters, _, rows, _, stride, kernels in layers:
-        parts = [tuple(map(int, one.split("x"))) for one in kernels.split()]
-        total, (vectors,) = sum(trips * one for trips, one, _ in parts), {one for _, _, one in parts}
-        covered.append(total)
-        assert int(rows) % total == int(rows) // int(stride) % total == int(filters) % (16 * vectors) == 0
-        cover = tuple((trips, one) for trips, one, _ in parts)
-        assert cover in [*covers(int(rows) // int(stride), range(4, 16))]
+    distinct: set[str] = set()
+    flops: dict[str, float] = {}
+    for name, filters, channels, rows, positions, stride, text in layers:
+        kernels = re.findall(r"(\d*)\[(\w+)\]", text)
+        distinct |= {label for _, label in kernels}
+        parts = [
+            (int(trips or 1), {dim: int(n) for n, dim in re.findall(r"(\d+)(\w)", label)}) for trips, label in kernels
+        ]
+        cover = tuple((trips, part["H"]) for trips, part in parts)
+        covered.append(total := sum(trips * one for trips, one in cover))
+        padded = -(-int(filters) // 16) * 16
+        assert all(padded % (16 * part.get("K", 1)) == 0 for _, part in parts)
+        size = int(rows) // int(stride)
+        assert int(rows) % total == size % total == 0
+        assert cover in [*covers(size, range(4, 16))]
+        shape = (1, int(filters), int(channels), size, size, int(positions), int(positions))
+        flops[name] = Conv(stride=int(stride)).flops(shape) / 1e9
+    assert len(distinct) == 16
     assert covered == [8, 4, 34, 34, 4, 68, 34, 34, 17, 17, 17, 14, 14, 14, 14, 14, 4, 14, 14, 14, 7, 7, 7]
+    rounded = {name: round(flops[name], 4) for name in ("Yolo9000-12", "Yolo9000-23", "ResNet18-2", "ResNet18-1")}
+    assert rounded == {"Yolo9000-12": 2.7273, "Yolo9000-23": 16.7316, "ResNet18-2": 0.2312, "ResNet18-1": 0.2360}
 
 
 @pytest.mark.parametrize(
