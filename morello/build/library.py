@@ -65,18 +65,20 @@ def build_file(
         return _built(kind, folder, units, compiler, threads).read_bytes()
 
 
-def build_units(units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler) -> Path:
+def build_units(
+    units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler, threads: Sequence[str] = ()
+) -> Path:
     """Return the path of a shared object of C files with flags of their own; the cache holds it as that of `build`.
 
-    Raises ToolchainError.
+    `threads` are as for `build_file`. Raises ToolchainError.
     """
     size_limit()  # report a wrong setting before the build
     flags = [f"{file} {flag}" for file, unit in sorted(units.items()) for flag in unit.flags]
-    folder, key = cache_directory(), cache_key(_texts(units, headers), flags, compiler, COMMON_FLAGS)
+    folder, key = cache_directory(), cache_key(_texts(units, headers), [*flags, *threads], compiler, COMMON_FLAGS)
     if found := find(folder, key):
         return found
     with build_folder(_texts(units, headers)) as temporary:
-        return store(folder, key, _built("so", temporary, units, compiler, ()))
+        return store(folder, key, _built("so", temporary, units, compiler, threads))
 
 
 def _texts(units: Mapping[str, CFile], headers: Mapping[str, str]) -> dict[str, str]:

@@ -204,6 +204,15 @@ dims_option = click.option(
     help="The size of a named dimension of a model in ONNX.",
 )
 
+model_threads_option = click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(1, api.MAX_THREADS),
+    default=1,
+    help="Let N threads share the loops of a model where this is faster by its costs; its function then takes their "
+    "number.  [default: 1]",
+)
+
 #: The options that limit a search, as the argument `limits`.
 _BUDGET_OPTIONS = (
     click.option(

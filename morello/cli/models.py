@@ -61,6 +61,13 @@ class ModelSearch:
             return planned.solved(self.db or False, self.budget, self.jobs, display)
 
 
+def shares_of(model: models.PlannedModel, budget: api.SearchBudget) -> Mapping[str, api.SearchBudget]:
+    """Return the budgets of a model's kernels by name, which are those of `morello build`, for a command's budget."""
+    if budget.accepts_stored:
+        budget = attrs.evolve(budget, expansions=api.MODEL_EXPANSIONS)
+    return model.shares(budget)
+
+
 @attrs.frozen
 class _SearchOptions:
     """The options of `ModelSearch`."""

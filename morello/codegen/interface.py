@@ -49,7 +49,8 @@ COMMON_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno")
 RUNNER = "void (*body)(void *, int), void *data, int count"
 #: The parameter that receives the caller's threads.
 RUN = f"void (*run)({RUNNER})"
-_ON_THREADS = """\
+#: Comments on the parameter for the number of threads, and on the function that sets the caller's.
+ON_THREADS = """\
 /* {threads}: how many threads may be used, at least 1; results do not depend on it.
    Compile with OpenMP, or link with pthreads. The calling thread does the work that gets no other thread. */
 /* {setter}: from now on run(body, data, count) shares the loops among threads of yours.
@@ -130,7 +131,7 @@ class Interface:
                 yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
         macro, threads = workspace_macro(self.name), self.threads_name
         if self.parallel:
-            yield _ON_THREADS.format(threads=threads, setter=setter_name(self.name))
+            yield ON_THREADS.format(threads=threads, setter=setter_name(self.name))
         if self.workspace or self.thread_workspace:
             call, size = macro, f"{self.workspace}"
             if self.parallel:

@@ -35,3 +35,23 @@ SET_RUNNER = "__atomic_store_n(&morello_run, run, __ATOMIC_RELEASE);"
 
 #: The runtime. Names that start with `morello_` are reserved for it.
 RUNTIME = Path(__file__).with_name("threads.c").read_text("utf-8")
+
+
+def shared_team(storage: str = "static ") -> str:
+    """Return the C of a runner, after the runtime, by which loops of several programs run on one team."""
+    return f"""
+typedef struct {{ void (*body)(void *, int); void *data; }} shares;
+
+static void run_shares(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{
+    const shares *const all = loop;
+    (void)thread;
+    for (; from < to; ++from) {{
+        all->body(all->data, (int)from);
+    }}
+}}
+
+{storage}void morello_share_team(void (*body)(void *, int), void *data, int count) {{
+    const shares all = {{body, data}};
+    morello_parallel(run_shares, &all, count, count);
+}}
+"""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from morello.models.modules import from_torch
     from morello.models.onnx import from_onnx
     from morello.models.pages import steps_of
+    from morello.models.sharing import shared
     from morello.models.solve import solved
 
 #: The exported names of each module.
@@ -23,6 +24,7 @@ _EXPORTS = {
     "morello.models.model": ["CompiledModel", "PlannedModel", "compile_model", "default_budget", "targets_of"],
     "morello.models.onnx": ["from_onnx"],
     "morello.models.pages": ["steps_of"],
+    "morello.models.sharing": ["shared"],
     "morello.models.solve": ["solved"],
     "morello.models.modules": ["from_torch"],
 }

@@ -51,8 +51,8 @@ static void *bytes(const char *path, size_t size) {{
 int main(int argc, char **argv) {{
     struct {name}_inputs inputs;
     struct {name}_outputs outputs;
-{setup}    void *workspace = bytes(NULL, {macro}_WORKSPACE);
-    if ({name}_run(&inputs, &outputs, workspace)) {{
+{setup}    void *workspace = bytes(NULL, {macro}_WORKSPACE{given});
+    if ({name}_run(&inputs, &outputs, workspace{more})) {{
         fprintf(stderr, "no code for this CPU\\n");
         return 1;
     }}
@@ -91,8 +91,8 @@ def files_of(program: ModelProgram) -> Mapping[str, bytes]:
     else:
         found[f"{name}.bin"] = program.weights
     installed = "" if program.embed else _INSTALLED.format(name=name)
-    texts["CMakeLists.txt"] = cmake(name, flags, parallel=False) + installed + _CMAKE.format(name=name)
-    texts[f"{name}.pc"] = pkg_config(name, [f"{name}_run"], parallel=False)
+    texts["CMakeLists.txt"] = cmake(name, flags, program.parallel) + installed + _CMAKE.format(name=name)
+    texts[f"{name}.pc"] = pkg_config(name, [f"{name}_run"], program.parallel)
     texts["main.c"] = _example(program)
     return {**{file: text.encode() for file, text in texts.items()}, **found}
 
@@ -126,7 +126,9 @@ def _example(program: ModelProgram) -> str:
         setup.append(f"    outputs.{field} = bytes(NULL, {_bytes(tensor)});\n")
         shown.append(_printed(field, tensor))
     usage = " ".join([f"{name}_example", *words]) + "]" * len(words)
-    return _EXAMPLE.format(name=name, macro=macro, usage=usage, setup="".join(setup), shown="".join(shown))
+    given, more = (f"({program.threads})", f", {program.threads}") if program.threads > 1 else ("", "")
+    texts = {"setup": "".join(setup), "shown": "".join(shown), "given": given, "more": more}
+    return _EXAMPLE.format(name=name, macro=macro, usage=usage, **texts)
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 from morello.api.goals import Goal
 from morello.api.pipeline import parse
 from morello.build.library import build_units
-from morello.build.toolchain import find_compiler
+from morello.build.toolchain import find_compiler, thread_flags
+from morello.codegen.interface import setter_name
 from morello.db.default import DatabaseLike, database
 from morello.errors import ArgumentError, MorelloError
 from morello.ir.impl import cost_and_peak
@@ -29,12 +30,14 @@ from morello.models.onnx import from_onnx
 from morello.models.passes import simplified
 from morello.models.plan import Call, Plan, plan_of
 from morello.models.program import ModelProgram, Variant
-from morello.models.solve import Progress, goals_of, kernels_of, solved
+from morello.models.sharing import shared
+from morello.models.solve import Progress, budgets, goals_of, kernels_of, solved
 from morello.plugins.profile import parsed
 from morello.plugins.profile_choice import ProfileLike
 from morello.plugins.registry import installed
 from morello.run.arrays import in_numpy, workspace_bytes
 from morello.run.dlpack import to_library_of
+from morello.run.function import checked_threads, team_library
 from morello.run.runner import is_native
 from morello.search.budget import MODEL_EXPANSIONS, SearchBudget
 from morello.verify.reference import REFERENCE_NAME
@@ -101,19 +104,24 @@ class PlannedModel:
         jobs: int = 1,
         progress: Progress | None = None,
     ) -> PlannedModel:
-        """Return the model with the programs that searches find, which share a budget for each target.
+        """Return the model with the programs that searches find, which share a budget for each target."""
+        shares = self.shares(budget or default_budget())
+        flat = [one for goals in self.goals.values() for one in goals.values()]
+        made = self.with_goals(solved(flat, database(db), [shares[one.name] for one in flat], jobs, progress))
+        return made._chosen(self.choices) if self.choices else made
+
+    def shares(self, budget: SearchBudget) -> Mapping[str, SearchBudget]:
+        """Return the share of each kernel in a budget for each target, by name.
 
         To choose among layouts, each kernel has as many expansions as without.
         """
-        store, budget = database(db), budget or default_budget()
         flat = [one for goals in self.goals.values() for one in goals.values()]
         if budget.expansions:
             texts = {call.written.text for call in self.plan.calls}
             own = sum(goals[text].spec.logical.flops for goals in self.goals.values() for text in texts)
             more = sum(one.spec.logical.flops for one in flat) / own if own else 1
             budget = attrs.evolve(budget, expansions=int(budget.expansions * len(self.goals) * more))
-        made = self.with_goals(solved(flat, store, budget, jobs, progress))
-        return made._chosen(self.choices) if self.choices else made
+        return {one.name: share for one, share in zip(flat, budgets(flat, budget), strict=True)}
 
     def _chosen(self, choices: LayoutChoices) -> PlannedModel:
         """Return the model with the layouts under which its kernels cost least, for all targets together."""
@@ -141,10 +149,19 @@ class PlannedModel:
         found = {target: {text: next(made) for text in own} for target, own in self.goals.items()}
         return attrs.evolve(self, goals=found)
 
-    def program(self, cc: str | None = None, *, embed: bool = False) -> ModelProgram:
-        """Return the program of a model that is solved; with `embed`, its C has the weights."""
-        made = [Variant(target, kernels_of(goals, self.plan, cc)) for target, goals in self.goals.items()]
-        return ModelProgram(self.name, self.plan, tuple(made), embed)
+    def shared(self, threads: int) -> PlannedModel:
+        """Return the model, which is solved, with loops that so many threads share where this lowers the cost."""
+        made = {target: {text: shared(one, threads) for text, one in own.items()} for target, own in self.goals.items()}
+        return self if threads == 1 else attrs.evolve(self, goals=made)
+
+    def program(self, cc: str | None = None, *, embed: bool = False, threads: int = 1) -> ModelProgram:
+        """Return the program of a model that is solved; with `embed`, its C has the weights.
+
+        With more than one of `threads`, they share loops, and their number is a parameter of the function.
+        """
+        goals = self.shared(threads).goals
+        made = [Variant(target, kernels_of(own, self.plan, cc)) for target, own in goals.items()]
+        return ModelProgram(self.name, self.plan, tuple(made), embed, threads)
 
 
 def targets_of(names: Sequence[str], profile: ProfileLike | None = None, cpu: str | None = None) -> list[Target]:
@@ -176,7 +193,8 @@ class CompiledModel:
     Inputs may be given by name, and outputs as `out`, an array or a tuple of them, which is then returned. Arrays are
     of any library, and outputs of that of the first one. Inputs that are not contiguous are copied. Other threads run
     meanwhile, and may call the same model: each has a workspace of its own. Pickles hold the C: another process builds
-    it again, or takes it from the cache.
+    it again, or takes it from the cache. `model(..., threads=N)` lets N threads share its loops, by default as many as
+    it was compiled for.
     """
 
     def __init__(self, program: ModelProgram, cc: str | None = None):
@@ -193,8 +211,13 @@ class CompiledModel:
     def _run(self) -> Callable[..., int]:
         program = self.program
         compiler = find_compiler(self._cc, program.variants[0].target.info)
-        path = build_units(program.units, {f"{program.name}.h": program.header}, compiler)
-        return getattr(ctypes.CDLL(os.fspath(path)), f"{program.name}_run")
+        threads = thread_flags(compiler) if program.parallel else ()
+        path = build_units(program.units, {f"{program.name}.h": program.header}, compiler, threads)
+        library = ctypes.CDLL(os.fspath(path))
+        if program.parallel:
+            team = ctypes.CDLL(os.fspath(team_library(compiler)))
+            library[setter_name(program.name)](team.morello_share_team)
+        return library[f"{program.name}_run"]
 
     @cached_property
     def _weights(self) -> np.ndarray:
@@ -203,27 +226,30 @@ class CompiledModel:
         memory[:] = np.frombuffer(given, np.uint8)
         return memory
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None, **named: Any) -> Any:
         graph = self.program.plan.graph
         given = self._in_order(arrays, named)
         inputs = [_fitted(graph.tensors[name], one) for name, one in zip(graph.inputs, given, strict=True)]
         outputs = self._outputs(out, inputs)
-        self._call(inputs, outputs)
+        self._call(inputs, outputs, threads)
         if out is not None:
             return out
         export = to_library_of(given[0]) if given else None
         made = [export(one) for one in outputs] if export else outputs
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _call(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        if self._workspace.memory is None:
-            self._workspace.memory = workspace_bytes(self.program.workspace)
+    def _call(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], threads: int | None = None) -> None:
+        threads = self.program.threads if threads is None else checked_threads(threads)
+        size, memory = self.program.workspace_for(threads), self._workspace.memory
+        if memory is None or len(memory) < size:
+            memory = self._workspace.memory = workspace_bytes(size)
         given = [self._weights, *inputs]
         # ctypes releases the GIL during the call.
         self._run(
             (ctypes.c_void_p * len(given))(*(one.ctypes.data for one in given)),
             (ctypes.c_void_p * len(outputs))(*(one.ctypes.data for one in outputs)),
-            ctypes.c_void_p(self._workspace.memory.ctypes.data),
+            ctypes.c_void_p(memory.ctypes.data),
+            *([ctypes.c_int(threads)] if self.program.threads > 1 else []),
         )
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -257,16 +283,16 @@ class CompiledModel:
                 raise ArgumentError(f"{tensors[number].name}: overlaps another array", "pass an array of its own")
         return made
 
-    def bench(self, seconds: float = 0.3) -> float:
+    def bench(self, seconds: float = 0.3, threads: int | None = None) -> float:
         """Return the median seconds of a call on random inputs, of those within that time, at least three."""
         graph, rng = self.program.plan.graph, np.random.default_rng(0)
         inputs = [graph.tensors[name].random(rng) for name in graph.inputs]
         outputs = self._outputs(None, inputs)
         times = list[float]()
-        self._call(inputs, outputs)
+        self._call(inputs, outputs, threads)
         while len(times) < 3 or sum(times) < seconds:
             start = time.perf_counter()
-            self._call(inputs, outputs)
+            self._call(inputs, outputs, threads)
             times.append(time.perf_counter() - start)
         return float(np.median(times))
 
@@ -303,18 +329,21 @@ def compile_model(
     jobs: int = 1,
     cc: str | None = None,
     layouts: str = "nhwc",
+    threads: int = 1,
 ) -> CompiledModel:
     """Return a model, the path of an ONNX file or a graph, as a function on arrays.
 
     `dims` are the sizes of named dimensions; `target` is by default the installed one that uses most features of this
     CPU. Up to `jobs` searches at once share `expansions`, by the work of their kernels. Images between kernels have
     channels last; with `layouts="exact"`, they have the layouts under which all kernels and conversions cost least,
-    for which about four times as many kernels are searched. Raises MorelloError for a model that is not supported, and
-    ToolchainError without a C compiler.
+    for which about four times as many kernels are searched. With more than one of `threads`, that many share loops of
+    kernels where this lowers the cost. Raises MorelloError for a model that is not supported, and ToolchainError
+    without a C compiler.
     """
     (chosen,) = targets_of([target] if target else [])
     find_compiler(cc, chosen.info)  # fail before the search
+    threads = checked_threads(threads)
     graph = model if isinstance(model, Graph) else from_onnx(Path(model), dims)
     planned = PlannedModel.of(graph, [chosen], layouts=layouts)
     budget = attrs.evolve(default_budget(), expansions=expansions)
-    return CompiledModel(planned.solved(db, budget, jobs).program(cc), cc)
+    return CompiledModel(planned.solved(db, budget, jobs).program(cc, threads=threads), cc)

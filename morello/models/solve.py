@@ -62,9 +62,13 @@ def budgets(goals: Sequence[Goal], whole: SearchBudget) -> list[SearchBudget]:
 
 
 def solved(
-    goals: Sequence[Goal], store: SpecStore | None, whole: SearchBudget, jobs: int = 1, progress: Progress | None = None
+    goals: Sequence[Goal],
+    store: SpecStore | None,
+    shares: Sequence[SearchBudget],
+    jobs: int = 1,
+    progress: Progress | None = None,
 ) -> list[Goal]:
-    """Return the goals with programs, for which up to `jobs` searches at once share a budget.
+    """Return the goals with programs of up to `jobs` searches at once, each with its share of a budget.
 
     Goals that a schedule completed are not searched. The store keeps what is solved until Ctrl-C.
     """
@@ -81,7 +85,6 @@ def solved(
 
     given = [goals[at] for at in searched]
     if given:
-        shares = budgets(goals, whole)
         synthesize_all(given, store, [shares[at] for at in searched], jobs, done)
     return [found[at] for at in range(len(goals))]
 

@@ -164,6 +164,18 @@ class Registry:
         found = [self.target(one, profile) for one in names for profile in (BASE, *self.profiles(name), None)]
         return list(dict.fromkeys(found))
 
+    def with_threads(self, target: Target, threads: int) -> Target:
+        """Return a target of this registry with the costs of parallel loops on so many threads.
+
+        Raises what `recipe` raises.
+        """
+        if target.weights.threads == threads:
+            return target
+        name, text = self.recipe(target)
+        profile = parsed(text, name) if text else Profile(name="declared", target=target.name)
+        weights = {**profile.weights, "threads": threads}
+        return self.target(name, attrs.evolve(profile, name=f"{profile.name}-{threads}-threads", weights=weights))
+
     def recipe(self, target: Target) -> tuple[str, str | None]:
         """Return the full name of a target of this registry, and the text of its profile, if it has one.
 

@@ -16,7 +16,7 @@ from morello.build.cache import is_intact
 from morello.build.library import build
 from morello.build.toolchain import Compiler, find_compiler, thread_flags
 from morello.codegen.interface import RUN, RUNNER, setter_name
-from morello.codegen.threads import MAX_THREADS, RUNTIME
+from morello.codegen.threads import MAX_THREADS, RUNTIME, shared_team
 from morello.errors import ArgumentError, MorelloError
 from morello.host import check_granted, missing_features
 from morello.ir.impl import Impl
@@ -35,23 +35,6 @@ if TYPE_CHECKING:
 
 #: The name of the loop that times calls.
 _LOOP = "morello_time"
-#: The runner of a process: it runs loops of several programs on one team.
-_TEAM = f"""
-typedef struct {{ void (*body)(void *, int); void *data; }} shares;
-
-static void run_shares(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {{
-    const shares *const all = loop;
-    (void)thread;
-    for (; from < to; ++from) {{
-        all->body(all->data, (int)from);
-    }}
-}}
-
-void morello_share_team({RUNNER}) {{
-    const shares all = {{body, data}};
-    morello_parallel(run_shares, &all, count, count);
-}}
-"""
 
 
 @attrs.frozen
@@ -129,13 +112,10 @@ class NativeFunction:
 
     def threads(self, requested: int | None = None) -> int:
         """Return the threads that a call uses: 1 without parallel loops. Raises ArgumentError for a wrong number."""
-        if requested is not None and (isinstance(requested, bool) or not isinstance(requested, int | np.integer)):
-            raise ArgumentError(f"threads is {requested!r}", "pass a number")
-        if requested is not None and not 1 <= requested <= MAX_THREADS:
-            raise ArgumentError(f"{requested} threads", f"pass a number from 1 to {MAX_THREADS}")
+        asked = None if requested is None else checked_threads(requested)
         if not self.program.parallel:
             return 1
-        return default_threads() if requested is None else int(requested)
+        return default_threads() if asked is None else asked
 
     def workspace(self, threads: int = 1) -> np.ndarray:
         """Return the calling thread's scratch memory in bytes, for a call on this many threads."""
@@ -236,19 +216,31 @@ class NativeFunction:
         return LoadedFunction(ffi, function, tuple(ffi.typeof(function).args))
 
 
-@cache
-def _shared_team(compiler: Compiler) -> Any:
-    """Return the library whose threads run the parallel loops of all programs that a compiler built.
+def team_library(compiler: Compiler) -> Path:
+    """Return the library whose `morello_share_team` runs the parallel loops of all programs that a compiler built.
 
     With a team for each program, waiting threads of one would take CPUs from those of the next.
     """
+    return build({"team.c": f"#include <stddef.h>\n{RUNTIME}{shared_team('')}"}, thread_flags(compiler), compiler)
+
+
+@cache
+def _shared_team(compiler: Compiler) -> Any:
     import cffi
 
-    ffi = cffi.FFI()
+    ffi, library = cffi.FFI(), team_library(compiler)
     ffi.cdef(f"void morello_share_team({RUNNER});")
-    library = build({"team.c": f"#include <stddef.h>\n{RUNTIME}{_TEAM}"}, thread_flags(compiler), compiler)
     with loading(library):
         return ffi.dlopen(str(library))
+
+
+def checked_threads(requested: int) -> int:
+    """Return a number of threads. Raises ArgumentError for a wrong one."""
+    if isinstance(requested, bool) or not isinstance(requested, int | np.integer):
+        raise ArgumentError(f"threads is {requested!r}", "pass a number")
+    if not 1 <= requested <= MAX_THREADS:
+        raise ArgumentError(f"{requested} threads", f"pass a number from 1 to {MAX_THREADS}")
+    return int(requested)
 
 
 def default_threads() -> int:

@@ -50,26 +50,40 @@ def printed(text: str) -> Iterator[list[float]]:
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing_features(["avx2", "fma"])), reason="needs AVX2")
 @pytest.mark.skipif(not shutil.which("cmake"), reason="needs CMake")
-@pytest.mark.parametrize("options", [(), ("--embed-weights", "--name", "net", "--target", "x86_avx512")], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--embed-weights", "--name", "net", "--target", "x86_avx512"),
+        ("--name", "net", "--target", "x86_avx512", "--threads", "3", "--dim", "batch=16384"),
+    ],
+    ids=str,
+)
 def test_the_example_computes_the_model(cli, model, tmp_path, options):
     out = tmp_path / "out"
     result = cli("build", str(model), "-d", str(out), *QUICK, "--target", "x86_avx2", *options)
     assert result.exit_code == 0, result.output
-    name = "net" if options else "model_2_layers"
-    assert (out / f"{name}.bin").exists() == (not options)
+    name, threads, embedded = (
+        "net" if options else "model_2_layers",
+        "--threads" in options,
+        "--embed-weights" in options,
+    )
+    assert (out / f"{name}.bin").exists() == (not embedded)
+    assert ("net_set_parallel" in (out / f"{name}.h").read_text()) == threads
+    assert ("-pthread" in (out / f"{name}.pc").read_text()) == threads
     assert not {path.name for path in tmp_path.iterdir()} - {"out", model.name}
     strict = "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"
     subprocess.run(["cmake", "-S", out, "-B", out / "made", strict], check=True, stdout=subprocess.PIPE)
     subprocess.run(["cmake", "--build", out / "made"], check=True, stdout=subprocess.PIPE)
-    x = np.random.default_rng(1).standard_normal((2, 8)).astype(np.float32)
+    x = np.random.default_rng(1).standard_normal((16384 if threads else 2, 8)).astype(np.float32)
     x.tofile(tmp_path / "x.bin")
-    words = [out / "made" / f"{name}_example", *([] if options else [out / f"{name}.bin"]), tmp_path / "x.bin"]
+    words = [out / "made" / f"{name}_example", *([] if embedded else [out / f"{name}.bin"]), tmp_path / "x.bin"]
     shown = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
     expected = [*map(np.asarray, ReferenceEvaluator(str(model)).run(None, {"class": x}))]
     for got, one in zip(printed(shown), expected, strict=True):
         np.testing.assert_allclose(got, one.reshape(-1)[:8], rtol=1e-4, atol=1e-5)
     assert f"the largest is value {expected[0].argmax()}\n" in shown
-    if options:
+    if embedded:
         # The bias, 64 bytes, is there once; the weights are packed for each target, in strips of one size or two.
         sizes = re.search(r"NET_WEIGHTS (\d+)\n", (out / "net.h").read_text())
         assert sizes

@@ -120,6 +120,40 @@ def test_calls(model, layers):
     assert model.bench(0.001) > 0
 
 
+THREADED = """
+<ir_version: 8, opset_import: ["" : 17]>
+threaded (float[1, 4, 64, 64] x) => (float[1, 16] y, float[1, 16] z) {
+    a = Conv<pads = [1, 1, 1, 1]>(x, filters)
+    b = Exp(a)
+    c = Conv<pads = [1, 1, 1, 1]>(b, deep)
+    mean = GlobalAveragePool(c)
+    y = Flatten(mean)
+    z = Exp(y)
+}
+"""
+
+
+def test_threads_share_loops_that_take_long(tmp_path):
+    path = saved(tmp_path / "threaded.onnx", THREADED, filters=random(16, 4, 3, 3) / 9, deep=random(16, 16, 3, 3) / 9)
+    x, options = random(1, 4, 64, 64), {"target": "x86_avx2", "expansions": 1, "db": False}
+    alone, model = morello.compile_model(path, **options), morello.compile_model(path, threads=2, **options)
+    parallel = {one.program.name: one.program.parallel for one in model.program.all_kernels}
+    assert sum(parallel.values()) >= 2
+    assert not parallel["threaded_4_exp"]
+    assert not alone.program.parallel
+    assert model.program.workspace_for(2) <= model.program.workspace_for(3)
+    expected = alone(x)
+    calls = [model(x), model(x, threads=1), model(x, threads=3), pickle.loads(pickle.dumps(model))(x)]
+    with ThreadPoolExecutor(3) as threads:
+        calls += threads.map(lambda number: model(x, threads=number), (1, 2, 3))
+    for outputs in calls:
+        for got, one in zip(outputs, expected, strict=True):
+            np.testing.assert_array_equal(got, one)
+    with pytest.raises(morello.MorelloError, match="0 threads"):
+        model(x, threads=0)
+    assert "steps passed" in str(check_model(morello.from_onnx(path), model.program))
+
+
 class Other:
     """An array of another library, as far as DLPack goes."""
 

@@ -11,20 +11,21 @@ from click.shell_completion import CompletionItem
 
 from morello import models
 from morello.atomic_write import check_folder, write_files
-from morello.cli.common import PATH, as_group
+from morello.cli.common import PATH, as_group, model_threads_option
 from morello.cli.models import ModelSearch, with_model, with_model_search
 from morello.untrusted import read_file
 
 
 @attrs.frozen
 class BuildOptions:
-    """Options of the command: the folder, the model's name in C, whether C has the weights, schedules, layouts."""
+    """Options of the command: folder, the model's name in C, weights in C, schedules, layouts, threads."""
 
     directory: str
     name: str | None
     embed_weights: bool
     schedules: str | None
     layouts: str
+    threads: int
 
 
 @click.command("build")
@@ -53,6 +54,7 @@ class BuildOptions:
     help="The layouts of images between kernels: channels last, or those under which all kernels and conversions cost "
     "least, which takes several times as many searches.",
 )
+@model_threads_option
 @with_model_search
 @as_group(BuildOptions, "options")
 def command(planned: Callable[..., models.PlannedModel], search: ModelSearch, options: BuildOptions) -> None:
@@ -66,7 +68,7 @@ def command(planned: Callable[..., models.PlannedModel], search: ModelSearch, op
     if options.schedules:
         model = model.scheduled(read_file(options.schedules), options.schedules)
     model = search.solved(model)
-    program = model.program(search.cc, embed=options.embed_weights)
+    program = model.program(search.cc, embed=options.embed_weights, threads=options.threads)
     files = models.files_of(program)
     Path(options.directory).mkdir(exist_ok=True)
     write_files({Path(options.directory, name): data for name, data in files.items()})

@@ -14,6 +14,7 @@ from morello.cli.common import (
     cc_option,
     json_option,
     measured_option,
+    model_threads_option,
     print_json,
     runner_option,
     seed_option,
@@ -21,6 +22,7 @@ from morello.cli.common import (
     with_steps,
 )
 from morello.cli.kernels import make, print_compiler, print_sizes
+from morello.cli.models import shares_of
 from morello.errors import VerificationError
 from morello.progress import ModelDisplay, Spinner
 from morello.report.tables import Column, print_table
@@ -32,6 +34,7 @@ from morello.report.tables import Column, print_table
 @seed_option
 @cc_option
 @runner_option
+@model_threads_option
 @measured_option
 @json_option
 @click.pass_context
@@ -41,6 +44,7 @@ def command(
     search: SearchOptions,
     model: models.PlannedModel | None,
     seed: int,
+    threads: int,
     as_json: bool,
 ) -> None:
     """Verify the programs of FILE, Specs or a model in ONNX, thoroughly.
@@ -54,10 +58,12 @@ def command(
     """
     search.check_tools(goals)
     if model:
-        goals = _searched(goals, model, search)
+        goals = [models.shared(goal, threads) for goal in _searched(goals, model, search)]
+    elif threads > 1:
+        raise click.UsageError("--threads is for models in ONNX, files that end in .onnx")
     checked = [_check(goal, search, seed, model is not None, quiet=as_json) for goal in goals]
     if model and len(goals) == model.kernels:
-        checked.append(_check_model(model.with_goals(goals), search, seed, quiet=as_json))
+        checked.append(_check_model(model.with_goals(goals), search, threads, seed, quiet=as_json))
     if as_json:
         print_json(checked)
     if not all(one["passed"] for one in checked):
@@ -66,19 +72,19 @@ def command(
 
 def _searched(goals: Sequence[api.Goal], model: models.PlannedModel, search: SearchOptions) -> list[api.Goal]:
     """Return the goals of a model with programs, whose searches share the budget."""
-    budget = search.budget
-    if budget.accepts_stored:
-        budget = attrs.evolve(budget, expansions=api.MODEL_EXPANSIONS)
+    shares = shares_of(model, search.budget)
     with ModelDisplay(model.name, len(goals), search.db.name if search.db else None) as display:
-        return models.solved(goals, search.db, budget, 1, display)
+        return models.solved(goals, search.db, [shares[goal.name] for goal in goals], 1, display)
 
 
-def _check_model(model: models.PlannedModel, search: SearchOptions, seed: int, quiet: bool) -> dict[str, Any]:
+def _check_model(
+    model: models.PlannedModel, search: SearchOptions, threads: int, seed: int, quiet: bool
+) -> dict[str, Any]:
     """Check a model as a whole, print the result unless `quiet`, and return it for JSON."""
     name = model.name
     try:
         with Spinner(f"verifying {name}"):
-            report = models.check_model(model.source, model.program(search.cc), seed, search.cc)
+            report = models.check_model(model.source, model.program(search.cc, threads=threads), seed, search.cc)
     except VerificationError as error:
         click.echo(f"error: {name}: {error}", err=True)
         return {"model": name, "passed": False, "error": error.message}
