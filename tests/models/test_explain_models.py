@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import attrs
 import onnx
 import pytest
 from click.testing import CliRunner
 
+from morello.api.goals import Goal
 from morello.cli.app import main
+from morello.search.budget import SearchBudget
 
 TEXT = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -59,3 +63,21 @@ def test_dimensions_have_sizes(path: Path) -> None:
     assert "'n' is not a name and a size such as batch=1" in refused(str(path), "--dim", "n")
     path.with_suffix(".spec").write_text("target x86_avx2\nspec one = Relu(8×8, GL, GL, serial)\n", encoding="utf-8")
     assert "--dim is for models in ONNX" in refused(str(path.with_suffix(".spec")), "--dim", "n=1")
+
+
+def test_explain_searches_as_build_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: dict[str, list[SearchBudget]] = {}
+    search = Goal.synthesize
+
+    def recorded(goal: Goal, db: Any, progress: Any, budget: SearchBudget, *more: Any) -> Goal:
+        budgets.setdefault(goal.name, []).append(attrs.evolve(budget, memory=None))
+        return search(goal, db, progress, attrs.evolve(budget, expansions=1), *more)
+
+    monkeypatch.setattr(Goal, "synthesize", recorded)
+    given = (str(path), "--dim", "n=16", "--target", "reference_c", "--no-db")
+    explained(*given)
+    result = CliRunner(catch_exceptions=False).invoke(main, ["build", *given, "-d", str(path.with_suffix(""))])
+    assert result.exit_code == 0, result.output
+    assert len(budgets) == 3
+    assert all(first == second for first, second in budgets.values())
+    assert len({first.expansions for first, _ in budgets.values()}) > 1

@@ -24,6 +24,7 @@ from morello.cli.common import (
 )
 from morello.cli.figures import draw_roofline, figures
 from morello.cli.kernels import SearchedKernel, make, print_sizes
+from morello.cli.models import shares_of
 from morello.errors import MorelloError
 from morello.progress import SearchDisplay
 from morello.report.tables import Column, print_table
@@ -105,8 +106,11 @@ def command(
         return
     explained: list[dict[str, Any]] = []
     pages: list[tuple[api.Kernel, api.Explanation]] = []
+    shares = shares_of(model, search.budget) if model else {}
     for goal in goals:
-        made = make(goal, search)
+        # Like `morello build`, which takes no tuned programs.
+        own = attrs.evolve(search, budget=shares[goal.name], measured=False) if model else search
+        made = make(goal, own)
         searched = made.searched and made.solved == 0 and search.db is not None
         default = 0 if searched else 1
         shown = default if options.runner_ups is None else options.runner_ups
