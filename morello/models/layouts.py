@@ -257,7 +257,7 @@ class LayoutChoices:
                 elif name in self._ends and layout != _ARRAY:
                     made[name] = str(layout)
         read = {(one[1], one[2]): str(value) for one, value in values.items() if one[0] == "read" and value != _AS_MADE}
-        return Layouts(made, read)
+        return Layouts(made, read, copies_inputs=False)
 
     def _is_useful(self, name: str, layout: str, made: Value) -> bool:
         """Return whether a copy in a layout of an image that is made in another differs from that."""

@@ -58,6 +58,8 @@ class Layouts:
 
     made: Mapping[str, str]
     read: Mapping[tuple[str, str], str] = attrs.field(factory=dict[tuple[str, str], str])
+    #: Whether a convolution without padding copies an input of the model to channels last.
+    copies_inputs: bool = True
 
 
 def plan_of(graph: Graph, layouts: Layouts | None = None) -> Plan:
@@ -227,7 +229,9 @@ class Planner:
         """Return the place of the image of a convolution, with zeros around it where it is padded."""
         name, padding = node.inputs[0], _padding(node)
         place = self._made(name)
-        if _fits(place, padding) or (not any(padding) and place.buffer.kind != "input"):
+        if _fits(place, padding) or (
+            not any(padding) and not (place.buffer.kind == "input" and self.layouts.copies_inputs)
+        ):
             return place
         key = name, padding
         if key not in self.images:

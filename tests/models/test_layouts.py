@@ -121,6 +121,14 @@ def test_conversions_are_weighed(move, calls):
     assert total == cost_of(plan, costs)
 
 
+def test_a_convolution_may_read_an_input_as_it_is():
+    model = onnx.parser.parse_model(MEAN)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 4, 1, 1), np.float32), "w"))
+    choices = LayoutChoices(simplified(graph_of(model, "m", {}, "m.onnx")))
+    total, _ = choices.best({call.written.text: 1 for call in choices.calls})
+    assert total == len(model.graph.node)
+
+
 @pytest.mark.slow
 def test_a_model_with_the_layouts_that_cost_least():
     """The report has the cost of the kernels and proven bounds; the program computes what ONNX's reference does."""
