@@ -115,6 +115,8 @@ class Builder:
         The output is `to`, or a new tensor of this `shape` and `dtype`, by default the shape to which the inputs are
         repeated, and the first one's type. Raises Unsupported for types that a function of each value does not take.
         """
+        if "" in inputs:
+            raise Unsupported("a left out input")
         if not to:
             shape = np.broadcast_shapes(*map(self.shape, inputs)) if shape is None else shape
             to = self.tensor(shape, dtype or self.tensors[inputs[0]].dtype)
