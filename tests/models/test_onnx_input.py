@@ -80,6 +80,7 @@ SIZES = "s = Constant<value = int64[2] {1099511627776, 4}>()\n"
         (parsed('y = Einsum<equation = "\x85,a->">(x, x)'), "contradict each other"),
         (parsed("y = Relu(x)", output="float[1, 4, 4] y"), "shape"),
         (parsed('y = Concat<axis = 0>(x, "")'), "a left out input"),
+        (parsed("y = Gemm(x, x)"), "matrices of the shapes"),
         (parsed("y = Softmax(x)", output="float[4, 1] y"), "shape"),
         (parsed("y = Relu(x)", f"{SMALL}, optional(float[4]) z"), "the input z is no tensor"),
     ],

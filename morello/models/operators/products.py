@@ -32,7 +32,9 @@ def _gemm(make: Builder, node: Source) -> None:
     left = make.view("transpose", left, (1, 0)) if node.get("transA", 0) else left
     right = make.view("transpose", right, (1, 0)) if node.get("transB", 0) else right
     alpha, beta, third = node.get("alpha", 1.0), node.get("beta", 1.0), node.input(2)
-    shape = make.shape(node.outputs[0])
+    shape = (make.shape(left)[0], make.shape(right)[1])
+    if make.shape(left)[1] != make.shape(right)[0]:
+        raise Unsupported(f"matrices of the shapes {make.shape(left)} and {make.shape(right)}")
     last = not third or beta == 0
     found = make.node("Matmul", left, right, to=node.outputs[0] if last and alpha == 1 else "", shape=shape)
     if alpha != 1:
