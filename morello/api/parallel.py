@@ -60,10 +60,13 @@ class Processes(Workers):
         self._threads = ThreadPoolExecutor(jobs)
         # Pools of one process each, so that a process takes no task but its own with it.
         self._free: SimpleQueue[ProcessPoolExecutor | None] = SimpleQueue()
+        #: The number of processes that have begun.
+        self.begun = 0
         for pool, started in [self._pool() for _ in range(jobs)]:
             # A task that gets a process which has died begins again in another one.
             with suppress(BrokenProcessPool):
                 result_of(started)
+                self.begun += 1
             self._free.put(pool)
 
     def count(self) -> int:
@@ -184,6 +187,11 @@ def _in_processes(
         with _unchanged(db):
             # A process that replaced another would see another state of the file.
             pool = stack.enter_context(Processes(jobs, 1, _start, _source(db)))
+        if not pool.begun:
+            raise MorelloError(
+                "no process of --jobs has begun: each imports the script that starts it, which starts others then",
+                'write `if __name__ == "__main__":` above what the script does',
+            )
         waiting = {pool.submit(_search, *each): at for at, each in enumerate(zip(goals, budgets, strict=True))}
         for one in completed(waiting):
             if isinstance(error := one.exception(), pool.died):

@@ -25,11 +25,11 @@ _NO_MEMORY = 3
 
 
 class CallError(Exception):
-    """What a function raises."""
+    """An error that a function raises."""
 
 
 class ProcessEnded(CallError):
-    """Why a process ended before it answered."""
+    """The end of a process before it answered."""
 
 
 class Worker:

@@ -126,3 +126,17 @@ def _is_running(process: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from morello import api\n"
+        "goals = [api.goal_from(f'Relu({size}×8, GL, GL, serial)', 'reference_c') for size in (8, 16)]\n"
+        "api.synthesize_all(goals, None, api.SearchBudget(expansions=1), 2)\n",
+        encoding="utf-8",
+    )
+    made = subprocess.run([sys.executable, script], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert made.returncode == 1
+    assert 'write `if __name__ == "__main__":`' in made.stderr.splitlines()[-1]
