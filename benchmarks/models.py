@@ -6,7 +6,9 @@
 MODEL is a file, or the name of a light model of the package onnx, which gets random weights, or of a network in
 convnets.py; all light models by default.
 Each runner is a process of its own; they run in turn until the time is up. With one thread, all are timed by the CPU
-time of their thread; else by wall-clock time, and ours uses one all the same. Reported are the least times of a call.
+time of their thread; else by wall-clock time. Reported are the least times of a call, and the ratios of the others'
+times to ours. A runner that is not installed, or cannot run a model, is left out with a line. The peak is that of our
+process, and with --jobs N, N times that of the largest one that searches.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import json
 import math
 import multiprocessing
 import os
+import resource
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.connection import Connection
@@ -62,7 +66,9 @@ def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
     begin = time.process_time()
     limit, planned = options.time_limit, PlannedModel.of(from_onnx(path), targets_of([options.target]))
     budget = attrs.evolve(SearchBudget.default(), expansions=None if limit else options.expansions, seconds=limit)
-    model = CompiledModel(planned.solved(options.db or None, budget, options.jobs).program())
+    solved = planned.solved(options.db or None, budget, options.jobs)
+    own, others = (resource.getrusage(one).ru_maxrss << 10 for one in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    model = CompiledModel(solved.program(threads=options.threads))
     seconds = time.process_time() - begin
     program, work = model.program, os.times()
     arrays = [*_inputs(program.plan.graph).values()]
@@ -73,6 +79,7 @@ def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
         "arena": program.arena.size,
         "least_arena": program.arena.least,
         "weights": len(program.weights),
+        "peak": own + options.jobs * others * (options.jobs > 1),
     }
     return lambda: model(*arrays), facts
 
@@ -131,8 +138,11 @@ def _work(pipe: Connection, runner: str, path: str, options: Options) -> None:
     try:
         call, facts = RUNNERS[runner](path, options)
         pipe.send((call(), facts))
-    except (ImportError, KeyError) as error:
-        pipe.send((None, f"not offered: {error}"))
+    except ImportError as error:
+        pipe.send((None, f"not installed: {error}"))
+        return
+    except Exception as error:  # any that a library may raise
+        pipe.send((None, f"cannot run it: {type(error).__name__}: {error}"))
         return
     clock = time.thread_time if options.threads == 1 else time.perf_counter
     while pipe.recv():
@@ -198,33 +208,40 @@ def table(results: Iterable[Result], runners: Iterable[str] = RUNNERS) -> Table:
     models: dict[str, dict[str, Result]] = {}
     for one in results:
         models.setdefault(one.model, {})[one.runner] = one
-    titles = ["ratio", "search", "proven", "arena (least)", "weights", "difference"]
-    shown = Table("model", *[f"{one}, ms" for one in runners], *titles)
+    runners = [one for one in runners if any(one in found and found[one].seconds for found in models.values())]
+    peers = [one for one in runners if one != "Morello"]
+    titles = ["search", "peak", "proven", "arena (least)", "weights", "difference"]
+    shown = Table("model", *[f"{one}, ms" for one in runners], *[f"{one} / ours" for one in peers], *titles)
 
     def milliseconds(one: Result | None) -> str:
         return f"{1e3 * one.best:,.2f}" if one and one.seconds else "-"
 
     for name, found in sorted(models.items(), key=lambda item: ratio(item[1])):
-        ours, facts = found["Morello"], found["Morello"].facts
-        row = [name, *(milliseconds(found.get(one)) for one in runners), f"{ratio(found):.2f}"]
-        if facts:
-            row += [f"{facts['search_seconds']:.0f} s", f"{100 * facts['proven']:.0f} %"]
+        ours = found.get("Morello")
+        row = [name, *(milliseconds(found.get(one)) for one in runners)]
+        row += [f"{ratio(found, one):.2f}" for one in peers]
+        if ours and (facts := ours.facts):
+            row += [f"{facts['search_seconds']:.0f} s", f"{facts['peak'] / _MIB:,.0f} MiB"]
+            row += [f"{100 * facts['proven']:.0f} %"]
             row += [f"{facts['arena'] / _MIB:.2f} ({facts['least_arena'] / _MIB:.2f}) MiB"]
             row += [f"{facts['weights'] / _MIB:.1f} MiB", f"{ours.error:.0e}"]
         shown.add_row(*row)
+    means = [[one for found in models.values() if not math.isnan(one := ratio(found, peer))] for peer in peers]
+    words = [f"{statistics.geometric_mean(one):.2f} ({len(one)})" if one else "-" for one in means]
+    shown.add_row("geometric mean (models)", *[""] * len(runners), *words)
     return shown
 
 
-def ratio(found: Mapping[str, Result]) -> float:
-    """Return the time of ONNX Runtime divided by ours; NaN without one of them."""
-    ours, peer = found.get("Morello"), found.get("ONNX Runtime")
+def ratio(found: Mapping[str, Result], runner: str = "ONNX Runtime") -> float:
+    """Return the time of a runner divided by ours; NaN without one of them."""
+    ours, peer = found.get("Morello"), found.get(runner)
     return peer.best / ours.best if ours and peer and ours.seconds and peer.seconds else math.nan
 
 
 @click.command()
 @click.argument("model", nargs=-1)
 @click.option("--target", metavar="NAME", default="x86_avx512", show_default=True)
-@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Of the peers.")
+@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Of each.")
 @click.option("--seconds", metavar="S", type=click.FloatRange(0), default=10.0, show_default=True, help="A model.")
 @click.option("--expansions", metavar="N", type=click.IntRange(1), default=12_000_000, show_default=True)
 @click.option("--time-limit", metavar="S", type=click.FloatRange(0, min_open=True), help="Of searches, not expansions.")
