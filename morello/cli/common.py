@@ -84,6 +84,19 @@ cpu_option = click.option(
 )
 
 
+db_option = click.option(
+    "--db",
+    metavar="PATH",
+    type=PATH,
+    help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
+    "MORELLO_DB, else a file in the user's cache directory.",
+)
+no_db_option = click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off.")
+prove_option = click.option(
+    "--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."
+)
+
+
 def memory_option(text: str) -> Callable[[Command], Command]:
     """Return the option that limits the memory of a search, in bytes; `text` is its help."""
     return click.option(
@@ -235,7 +248,7 @@ _BUDGET_OPTIONS = (
         f"{api.DEFAULT_EXPANSIONS:,}, unless the database has a program. It gives the same program on every machine.",
     ),
     memory_option("End each search when the process takes this much memory, such as 4GiB, with the best program."),
-    click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."),
+    prove_option,
     as_group(_BudgetOptions, "limits"),
 )
 
@@ -276,14 +289,8 @@ def with_goals(
     )
     @profile_option
     @cpu_option
-    @click.option(
-        "--db",
-        metavar="PATH",
-        type=PATH,
-        help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
-        "MORELLO_DB, else a file in the user's cache directory.",
-    )
-    @click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off.")
+    @db_option
+    @no_db_option
     @_budget_options
     @click.option("-v", "--verbose", is_flag=True, help="Print details of the search on stderr.")
     @as_group(_FileOptions, "files")

@@ -18,10 +18,13 @@ from morello.cli.common import (
     closed_at_end,
     complete_targets,
     cpu_option,
+    db_option,
     dims_option,
     jobs_option,
     memory_option,
+    no_db_option,
     profile_option,
+    prove_option,
 )
 from morello.progress import ModelDisplay
 
@@ -109,14 +112,8 @@ _MODEL_OPTIONS = (
     as_group(_ModelOptions, "chosen"),
 )
 _SEARCH_OPTIONS = (
-    click.option(
-        "--db",
-        metavar="PATH",
-        type=PATH,
-        help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
-        "MORELLO_DB, else a file in the user's cache directory.",
-    ),
-    click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off."),
+    db_option,
+    no_db_option,
     click.option(
         "--time-limit",
         metavar="SECONDS",
@@ -130,7 +127,7 @@ _SEARCH_OPTIONS = (
         help="The expanded Specs of all searches of a target together, which each kernel gets by its share of the "
         f"work; by default {api.MODEL_EXPANSIONS:,}, unless the database has programs.",
     ),
-    click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."),
+    prove_option,
     memory_option("End searches when the processes take this much memory, such as 4GiB, with the best programs."),
     jobs_option("Search for up to N kernels at once, in processes that share the memory of --memory."),
     cc_option,
