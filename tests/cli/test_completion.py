@@ -61,7 +61,7 @@ def test_commands() -> None:
         (("compile", "exam"), ["file,exam"]),
         (("compile", "a.spec", "-d", "li"), ["dir,li"]),
         (("run", "a.spec", "--pro"), ["plain,--profile", "plain,--prove"]),
-        (("compile", "a.spec", "--emit", "sch"), ["plain,schedule"]),
+        (("compile", "a.spec", "--emit", "sch"), ["plain,schedule", "plain,scheme"]),
         (("db", "stats", "def"), ["plain,default"]),
         (("db", "stats", "sol"), ["file,sol"]),
     ],
