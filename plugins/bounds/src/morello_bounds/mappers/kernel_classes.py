@@ -7,6 +7,7 @@ filter inside. It is measured below a long loop along the sum. A class has all n
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from itertools import combinations, groupby
 from pathlib import Path
@@ -147,8 +148,10 @@ class KernelTable:
                     rate = self._rate(spec, target, shape, family, rows)
                     found += [MeasuredKernel(family, rows, rate)] if rate else []
         if self.path is not None and len(self._known) > before:
-            lines = [",".join(_COLUMNS), *(_line((*key, repr(rate))) for key, rate in sorted(self._known.items()))]
-            write_file(self.path, "".join(f"{line}\n" for line in lines).encode())
+            text = io.StringIO()
+            rows = ((*key, repr(rate)) for key, rate in sorted(self._known.items()))
+            csv.writer(text, lineterminator="\n").writerows((_COLUMNS, *rows))
+            write_file(self.path, text.getvalue().encode())
         return found
 
     def _rate(self, spec: Spec, target: Target, shape: KernelShape, family: Family, rows: int) -> float:
@@ -164,10 +167,6 @@ class KernelTable:
                 goal = Goal.of(alone, target).apply(schedule).synthesize(db=False, progress=False)
                 self._known[key] = alone.logical.flops / self.measure(goal)
         return self._known[key]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return ",".join('"' + cell.replace('"', '""') + '"' if "," in cell else cell for cell in cells)
 
 
 def kernel_spec(spec: Spec, shape: KernelShape, family: Family, rows: int, summed: int = _LONG) -> Spec:
