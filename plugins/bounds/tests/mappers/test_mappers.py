@@ -272,7 +272,7 @@ def with_plugin(*mappers: Any) -> Names[str, Mapper]:
 @pytest.mark.slow
 def test_plugins_add_mappers() -> None:
     mappers = with_plugin(mapper_of(lambda spec, target, seed: [(MoveStep(1, "L1"),)]))
-    assert [*mappers] == [*(each.name for each in STANDARD), "own", "hybrid"]
+    assert [*mappers] == [*(each.name for each in STANDARD), "ttile", "own", "hybrid"]
     goal = product(4, 4, 4)
     assert (MoveStep(1, "L1"),) in mappers["hybrid"].propose(goal.spec, goal.target, 0)
 
