@@ -92,7 +92,7 @@ def torch_function(graph: Graph) -> Callable[..., Any]:
 
     def mean_pool(node: Node, image: Any) -> Any:
         given = windowed(node)
-        counted = bool(given["count_include_pad"])
+        counted = bool(given.get("count_include_pad"))
         image, padding = _bordered(functional, image, given, 0.0)
         return functional.avg_pool2d(image, given["window"], given["stride"], padding, count_include_pad=counted)
 
