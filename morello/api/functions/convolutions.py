@@ -13,6 +13,7 @@ from morello.errors import ArgumentError
 from morello.ir.ops import BY_NAME, ComposeStage, Operation, arranged
 from morello.ir.ops.binary import Add
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.windows import same_padding
 
 _ACTIVATIONS = ("Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Mish")
 
@@ -49,12 +50,10 @@ def plan_conv2d(
     reach = [apart * (length - 1) + 1 for apart, length in zip(dilations, size, strict=True)]
     axes = [*zip(image, reach, strides, strict=True)]
     if padding == "same":
-        pads = [max(0, (-(-n // step) - 1) * step + r - n) for n, r, step in axes]
-        before = [pad // 2 for pad in pads]
+        before, after = same_padding(image, size, strides, dilations)
     else:
-        before = [*_pair("padding", 0 if padding == "valid" else padding, 0, ", or same or valid")]
-        pads = [2 * pad for pad in before]
-    sizes = [(n + pad - r) // step + 1 for (n, r, step), pad in zip(axes, pads, strict=True)]
+        before = after = _pair("padding", 0 if padding == "valid" else padding, 0, ", or same or valid")
+    sizes = [(n + low + high - r) // step + 1 for (n, r, step), low, high in zip(axes, before, after, strict=True)]
     if min(sizes) < 1:
         raise ArgumentError(
             f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pass a larger padding"
@@ -62,7 +61,7 @@ def plan_conv2d(
     # As in other frameworks, the last rows and columns that no filter reaches are ignored.
     ends = [step * (n - 1) + r - low for (_, r, step), n, low in zip(axes, sizes, before, strict=True)]
     views["x"] = x.parted((slice(None), slice(None), *(slice(max(0, end)) for end in ends)))
-    after = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
+    beyond = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
     y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
     shapes = {"bias": (filters,), "residual": y.shape}
     for name in names[2:]:
@@ -72,7 +71,7 @@ def plan_conv2d(
     if groups > 1:
         views = {name: one.split(0 if name in ("w", "bias") else 1, groups) for name, one in views.items()}
         made, kind, channel = y.split(1, groups), GroupedConv, [groups, filters // groups]
-    conv = kind(stride=strides, padding=(*before, *after), dilation=dilations)
+    conv = kind(stride=strides, padding=(*before, *beyond), dilation=dilations)
     rank = len(made.shape)
     later: list[tuple[Operation, tuple[int, ...]]] = []
     if "bias" in views:

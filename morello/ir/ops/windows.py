@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from operator import sub
 from typing import ClassVar, Self, TypeGuard
 
 import attrs
@@ -47,6 +46,20 @@ def _times(sizes: Sequence[int]) -> str:
 
 def _each(given: Sizes, count: int) -> tuple[int, ...]:
     return given if isinstance(given, tuple) else (given,) * count
+
+
+def same_padding(
+    image: Sequence[int], windows: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the least padding, before and after each axis, that makes outputs at all multiples of the stride.
+
+    Half of it is before, rounded down.
+    """
+    pads = [
+        max(0, (-(-size // stride) - 1) * stride + dilation * (window - 1) + 1 - size)
+        for size, window, stride, dilation in zip(image, windows, strides, dilations, strict=True)
+    ]
+    return tuple(pad // 2 for pad in pads), tuple(pad - pad // 2 for pad in pads)
 
 
 @attrs.frozen(cache_hash=True)
@@ -129,8 +142,9 @@ class Windows(Operation):
     def _same(
         self, image: Value | None, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]
     ) -> tuple[Self, Value]:
-        """Return the operation with the padding "same", and the image; without one it is that of the operands, or
-        the output's size times the stride.
+        """Return the operation with the padding "same", and the image.
+
+        Without an image, it is that of the operands, or the output's size times the stride.
         """
         n, (seen, filters) = self.axes, (*operands, None, None)[:2]
         if image is None and shape:
@@ -139,13 +153,8 @@ class Windows(Operation):
         windows = (shape or filters or ())[-n:]
         if not self._is_image(image) or len(windows) < n:
             return self, image  # `_on_image` raises.
-        reach = (dilation * (size - 1) + 1 for dilation, size in zip(self.dilations, windows, strict=True))
-        pads = [
-            max(0, (-(-size // step) - 1) * step + each - size)
-            for size, step, each in zip(_each(image, n), self.strides, reach, strict=True)
-        ]
-        before = [pad // 2 for pad in pads]
-        return attrs.evolve(self, padding=(*before, *map(sub, pads, before))), image
+        before, after = same_padding(_each(image, n), windows, self.strides, self.dilations)
+        return attrs.evolve(self, padding=(*before, *after)), image
 
     def _is_image(self, image: Value) -> TypeGuard[int | tuple[int, ...]]:
         return type(image) is int or (isinstance(image, tuple) and len(image) == self.axes)

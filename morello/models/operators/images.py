@@ -8,6 +8,7 @@ import numpy as np
 
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Value
+from morello.ir.ops.windows import same_padding
 from morello.models.building import Builder, Source, Unsupported, translates
 
 
@@ -23,9 +24,7 @@ def _windows(node: Source, image: tuple[int, ...], window: tuple[int, ...]) -> d
         raise Unsupported("negative padding")
     auto = node.get("auto_pad", "NOTSET")
     if auto.startswith("SAME"):
-        reach = [d * (w - 1) + 1 for d, w in zip(dilation, window, strict=True)]
-        total = [max(0, (-(-size // s) - 1) * s + r - size) for size, s, r in zip(image, stride, reach, strict=True)]
-        less, more = [one // 2 for one in total], [one - one // 2 for one in total]
+        less, more = same_padding(image, window, stride, dilation)
         pads = (*less, *more) if auto == "SAME_UPPER" else (*more, *less)
     return {"stride": stride, "dilation": dilation, "padding": pads}
 
