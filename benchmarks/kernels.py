@@ -13,26 +13,18 @@ name: `--baseline TVM`, or `--baseline ''` for all baselines.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
 
 import click
 from morello_baselines import native
-from morello_baselines.native.base import Baseline
 from morello_baselines.native.problems import Problem
 from rich.console import Console
 
 from harness import report
 from harness.commands import run
+from harness.contest import available, contest, free_cpus, missing_lines
 from harness.crew import Worker
-from harness.measure import Result, measure
+from harness.measure import Result
 from harness.suite import PROBLEMS, SUITES
-from morello.host import missing_features
-from morello.plugins.registry import installed
-
-_TARGETS = ("x86_avx2", "x86_avx512")
-#: Asked before and after each problem, as clocks come and go.
-_LIMITS = Baseline("limits", "limits", "any")
 
 
 @click.command()
@@ -65,31 +57,16 @@ def main(
 ) -> None:
     """Time programs and baselines in turn on the same problems."""
     console = Console(stderr=as_json, width=160)
-    cpus = _cpus(threads)
+    cpus = free_cpus(threads)
     workers = [
-        Worker(one, cpus, threads) for one in (*native.morello_runners(_targets(target), db), *native.chosen(baseline))
+        Worker(one, cpus, threads) for one in (*native.morello_runners(available(target), db), *native.chosen(baseline))
     ]
-    limiter = Worker(_LIMITS, cpus[:1], 1)
     results: list[Result] = []
     limits: dict[str, float] = {}
-    try:
-        for problem in _problems(suite, only):
-            limiter.ask(60.0)
-            with console.status("") as status:
-                found = measure(
-                    problem,
-                    workers,
-                    seconds,
-                    search_seconds,
-                    lambda doing, name=problem.name: status.update(f"{name}: {doing}"),
-                )
-            results += found
-            limits = limiter.ask(60.0).get("limits", {})
-            console.print(report.table(problem, found, limits, threads), *report.absent(found), "", sep="\n")
-    finally:
-        for worker in (*workers, limiter):
-            worker.stop()
-    for line in (*_limit_lines(limits), *report.summary(results), *_missing_lines(workers)):
+    for problem, found, limits in contest(_problems(suite, only), workers, seconds, search_seconds, console):
+        results += found
+        console.print(report.table(problem, found, limits, threads), *report.absent(found), "", sep="\n")
+    for line in (*report.limit_lines(limits), *report.summary(results), *missing_lines(workers)):
         console.print(line)
     if as_json:
         print(json.dumps({"limits": limits, "threads": threads, "results": [one.as_dict() for one in results]}))
@@ -97,31 +74,9 @@ def main(
         report.plot(results, limits, threads, plot)
 
 
-def _limit_lines(limits: Mapping[str, float]) -> list[str]:
-    units = {name: "GB/s" if name.startswith("read") else "GFLOP/s" for name in limits}
-    return [f"{name}: {limit:,.1f} {units[name]}" for name, limit in limits.items()]
-
-
-def _missing_lines(workers: Sequence[Worker]) -> list[str]:
-    return [f"{one.baseline.name}: {one.missing}" for one in workers if one.missing]
-
-
 def _problems(suites: tuple[str, ...], names: tuple[str, ...]) -> list[Problem]:
     wanted = [one for one in PROBLEMS.values() if one.suite in suites or one.name in names]
     return wanted or list(PROBLEMS.values())
-
-
-def _targets(asked: tuple[str, ...]) -> list[str]:
-    """Return the targets that this machine can run. Raises MorelloError for one asked for that does not exist."""
-    return [name for name in asked or _TARGETS if not missing_features(installed().target(name).info.cpu_features)]
-
-
-def _cpus(threads: int) -> list[int]:
-    """Return the CPUs to run on, the last ones first: the first one does the system's work."""
-    free = sorted(os.sched_getaffinity(0), reverse=True)
-    if threads > len(free):
-        raise click.BadParameter(f"there are {len(free)} CPUs", param_hint="--threads")
-    return free[:threads]
 
 
 if __name__ == "__main__":

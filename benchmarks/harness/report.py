@@ -163,6 +163,11 @@ def summary(results: Sequence[Result]) -> list[str]:
     return lines
 
 
+def limit_lines(limits: Mapping[str, float]) -> list[str]:
+    units = {name: "GB/s" if name.startswith("read") else "GFLOP/s" for name in limits}
+    return [f"{name}: {limit:,.1f} {units[name]}" for name, limit in limits.items()]
+
+
 def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
     """Draw the share of the core's limit of ours and the best baseline, by problem. Raises MorelloError."""
     groups = by_problem(results)
@@ -175,7 +180,7 @@ def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, p
         of_ours = [compared[each].ours if each in compared else None for each in groups]
         of_baselines = [compared[each].baseline if each in compared else None for each in groups]
         for label, own, style in ((runner, of_ours, "o"), ("best baseline", of_baselines, "_")):
-            panel.plot(names, [_percent(one, limits, threads) for one in own], style, label=label, mew=1.5)
+            panel.plot(names, [percent(one, limits, threads) for one in own], style, label=label, mew=1.5)
         panel.set(ylabel="percent of the limit", ylim=(0, None))
         panel.grid(axis="y", linewidth=0.3)
         panel.legend(fontsize=7, ncols=2)
@@ -183,7 +188,7 @@ def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, p
     figure.savefig(path)
 
 
-def _percent(result: Result | None, limits: Mapping[str, float], threads: int) -> float:
+def percent(result: Result | None, limits: Mapping[str, float], threads: int) -> float:
     """Return the percent of the limit that a result reaches, NaN without one."""
     least = least_seconds(result.problem, result.group, limits, threads) if result else None
     return 100 * least / result.best if result and least else math.nan

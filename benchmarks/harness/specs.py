@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 
+from harness.layers import Layer, depthwise, layer, ttile_layers
 from harness.suite import PROBLEMS
 from morello.frontend.parser import parse
 from morello.ir.spec import Spec
@@ -51,43 +52,13 @@ def _cubes(*sizes: int) -> list[tuple[int, ...]]:
     return [(size,) * 3 for size in sizes]
 
 
-def _conv(suite: str, name: str, filters: int, channels: int, size: int, side: int, stride: int = 1) -> Searched:
-    """Return a convolution of an image of `size` squared, as networks have it: the output is `size` / `stride`."""
-    out = -(-size // stride)
-    # Rows and columns that no filter reaches are left out of the image, or of its padding.
-    around = stride * (out - 1) + side - size
-    padding = f"padding=[{(side - 1) // 2}, {(side - 1) // 2}" + f", {around - (side - 1) // 2}" * 2 + "]"
-    parameters = ([f"stride={stride}"] if stride > 1 else []) + ([padding] if side > 1 else [])
-    op = f"Conv[{', '.join(parameters)}]" if parameters else "Conv"
-    shape = f"1×{filters}×{channels}×{out}×{out}×{side}×{side}"
-    return _one(
-        suite, f"{name} {filters},{channels},{size},{side}", f"{op}({shape}, {', '.join(['(f32, GL)'] * 3)}, serial)"
-    )
-
-
-def _depthwise(name: str, groups: int, size: int, stride: int = 1) -> Searched:
-    """Return a convolution of each channel by itself, 3×3."""
-    out = size // stride
-    padding = "padding=1" if stride == 1 else f"stride={stride}, padding=[1, 1, 0, 0]"
-    shape = f"1×{groups}×1×1×{out}×{out}×3×3"
-    spec = f"GroupedConv[{padding}]({shape}, (f32, GL), (f32, GL), (f32, GL), serial)"
-    return _one("mobilenet", f"{name} {groups},{size}", spec)
+def _layer(one: Layer) -> Searched:
+    return _one(one.suite, one.name, one.spec)
 
 
 def _convolutions() -> Iterable[Searched]:
-    """Yield the layers of Yolo-9000 and ResNet-18 in [Tollenaere2021], filters, channels, pixels and side of each."""
-    yolo = {0: (32, 3, 544, 3), 2: (64, 32, 272, 3), 4: (128, 64, 136, 3), 5: (64, 128, 136, 1), 8: (256, 128, 68, 3)}
-    yolo |= {9: (128, 256, 68, 1), 12: (512, 256, 34, 3), 13: (256, 512, 34, 1), 18: (1024, 512, 17, 3)}
-    yolo |= {19: (512, 1024, 17, 1), 23: (28269, 1024, 17, 1)}
-    for layer, sizes in yolo.items():
-        yield _conv("yolo", f"Yolo-{layer}", *sizes)
-    plain = {2: (64, 64, 56, 3), 3: (64, 64, 56, 1), 6: (128, 128, 28, 3), 8: (256, 128, 28, 3), 9: (256, 256, 14, 3)}
-    plain |= {12: (512, 512, 7, 3)}
-    strided = {1: (64, 3, 224, 7), 4: (128, 64, 56, 3), 5: (128, 64, 56, 1), 7: (256, 128, 28, 3)}
-    strided |= {10: (512, 512, 14, 3), 11: (512, 256, 14, 1)}
-    for layer in range(1, 13):
-        stride = 2 if layer in strided else 1
-        yield _conv("resnet18", f"ResNet18-{layer}", *(strided | plain)[layer], stride)
+    """Yield the layers of Yolo-9000 and ResNet-18 in [Tollenaere2021]."""
+    return map(_layer, ttile_layers())
 
 
 def _networks() -> Iterable[Searched]:
@@ -100,14 +71,14 @@ def _networks() -> Iterable[Searched]:
         (256, 1024, 14, 1),
         (2048, 512, 7, 1),
     ):
-        yield _conv("resnet50", "ResNet50", filters, channels, size, 1, stride)
-    yield _conv("resnet50", "ResNet50 strided", 128, 128, 56, 3, 2)
-    yield _conv("mobilenet", "first of MobileNetV2", 32, 3, 224, 3, 2)
-    yield _depthwise("depthwise", 32, 112)
-    yield _depthwise("depthwise strided", 96, 112, 2)
-    yield _depthwise("depthwise", 960, 7)
+        yield _layer(layer("resnet50", "ResNet50", filters, channels, size, 1, stride))
+    yield _layer(layer("resnet50", "ResNet50 strided", 128, 128, 56, 3, 2))
+    yield _layer(layer("mobilenet", "first of MobileNetV2", 32, 3, 224, 3, 2))
+    yield _layer(depthwise("mobilenet", "depthwise", 32, 112))
+    yield _layer(depthwise("mobilenet", "depthwise strided", 96, 112, 2))
+    yield _layer(depthwise("mobilenet", "depthwise", 960, 7))
     for filters, channels, size in ((96, 16, 112), (24, 96, 56), (1280, 320, 7)):
-        yield _conv("mobilenet", "pointwise", filters, channels, size, 1)
+        yield _layer(layer("mobilenet", "pointwise", filters, channels, size, 1))
     nhwc = ", ".join(["(f32, GL, nhwc)"] * 3)
     yield _one("mobilenet", "pointwise nhwc 24,96,56", f"Conv(1×24×96×56×56×1×1, {nhwc}, serial)")
 

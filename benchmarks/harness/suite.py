@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from morello_baselines.native.problems import Problem
 
-from morello import api
-
 _F32 = ("f32",) * 3
 #: Layouts of packed weights of bytes, by type of the sums; the cheapest is used. The values of one multiply-add along k
 #: are adjacent, in rows or in panels of columns.
@@ -122,11 +120,7 @@ def _breadth() -> Iterable[Problem]:
     """Yield pools, norms, attention, products of other weights and moves of data."""
 
     def one(name: str, what: str, spec: str, flops: int = 0) -> Problem:
-        (goal,) = api.parse(f"target reference_c\nspec problem = {spec}\n").values()
-        *inputs, output = goal.spec.logical.operands
-        types = tuple(str(tensor.state.dtype) for tensor in (*inputs, output))
-        shapes = tuple(tuple(map(int, tensor.shape)) for tensor in inputs)
-        return Problem(name, "breadth", what, (spec,), shapes, tuple(map(int, output.shape)), types, flops)
+        return Problem.of_spec(name, "breadth", what, spec, flops=flops)
 
     two, three = "(f32, GL), (f32, GL), serial)", "(f32, GL), (f32, GL), (f32, GL), serial)"
     yield one("max pool 64,112,3/2", "pool", f"MaxPool[stride=2, padding=1, image=112](1×64×56×56×3×3, {two}")

@@ -20,6 +20,7 @@ import numpy as np
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared, Runner
 from morello_baselines.native.problems import difference
 
+from harness.layers import LAYERS
 from harness.limits import Limits
 from harness.suite import PROBLEMS
 
@@ -44,7 +45,7 @@ class Session:
 
     def _prepare(self, name: str, expected: str) -> dict[str, Any]:
         self._prepared = None
-        problem = PROBLEMS[name]
+        problem = PROBLEMS.get(name) or LAYERS[name]
         self._inputs = problem.inputs()
         prepared = self._runner.prepare(problem, self._inputs, self._threads)
         prepared.run(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from morello_baselines.native.base import Baseline
 
@@ -69,6 +69,7 @@ BASELINES: tuple[Baseline, ...] = (
         {"weights": "initializers"},
         packs=True,
     ),
+    Baseline("XNNPACK", "morello_baselines.native.xnnpack:Xnnpack", "any", packs=True),
     _tvm("avx2", "haswell"),
     _tvm("any", ""),
 )
@@ -79,14 +80,20 @@ def chosen(names: Sequence[str]) -> list[Baseline]:
     return [one for one in BASELINES if (one.name.startswith(tuple(names)) if names else not one.asked)]
 
 
-def morello_runners(targets: Sequence[str], database: str) -> list[Baseline]:
-    """Return Morello for each target: AVX2 competes with its class, everything else with all."""
-    return [
-        Baseline(
-            target,
-            "morello_baselines.native.ours:Ours",
-            "avx2" if "avx2" in target else "any",
-            {"target": target, "database": database},
-        )
-        for target in targets
-    ]
+def morello_runners(targets: Sequence[str], database: str, expansions: int | None = None) -> list[Baseline]:
+    """Return Morello for each target: AVX2 competes with its class, everything else with all.
+
+    A search ends after these expansions, by default with the proof.
+    """
+    options = {"database": database, "expansions": str(expansions or "")}
+    return [_morello(target, target, "Ours", options) for target in targets]
+
+
+def ttile_runners(targets: Sequence[str]) -> list[Baseline]:
+    """Return the mapper `ttile` for each target."""
+    return [_morello(f"ttile {target}", target, "TTile", {}) for target in targets]
+
+
+def _morello(name: str, target: str, runner: str, options: Mapping[str, str]) -> Baseline:
+    group = "avx2" if "avx2" in target else "any"
+    return Baseline(name, f"morello_baselines.native.ours:{runner}", group, {"target": target, **options})

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from morello.ir.ops.conv import Conv, GroupedConv
 from morello_baselines.native import timer
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
 from morello_baselines.native.blas import installed_files
-from morello_baselines.native.problems import NUMPY, Problem, empty
+from morello_baselines.native.problems import NUMPY, Problem, empty, images
 
 #: LayerNorm's, where a Spec gives no other.
 EPSILON = 1e-5
@@ -19,7 +20,7 @@ _TYPES = {"bf16": 2, "f32": 3, "i32": 4, "i8": 5, "u8": 6}
 _CPU, _IN_ORDER, _ANY = 1, 1, 1
 _SRC, _FROM, _DST, _WEIGHTS, _BIAS, _SCALE, _SHIFT = 1, 1, 17, 33, 41, 51, 52
 _QUERY_WEIGHTS, _QUERY_NAME = 131, 8
-_INFERENCE, _SOFTMAX, _USE_SCALE_AND_SHIFT = 96, 0x30000, 2 | 4
+_INFERENCE, _DIRECT, _SOFTMAX, _USE_SCALE_AND_SHIFT = 96, 1, 0x30000, 2 | 4
 _GELU, _RELU = 0x31, 0x20
 #: Problems besides products.
 _ROWS = ("softmax", "gelu", "relu", "layer norm", "transpose", "copy")
@@ -35,7 +36,7 @@ _Ready = tuple[ctypes.c_void_p, list[tuple[int, ctypes.c_void_p]]]
 
 
 class OneDnnRunner:
-    """Primitives; `weights=any` packs those of products beforehand, `call=sgemm` uses dnnl_sgemm instead."""
+    """Primitives; `weights=any` packs weights beforehand, `call=sgemm` uses dnnl_sgemm instead."""
 
     def __init__(self, weights: str = "plain", call: str = "primitive"):
         files = installed_files("libdnnl.so.*")
@@ -58,6 +59,8 @@ class OneDnnRunner:
             return timer.product(problem, inputs, function, timer.library().run_dnnl_sgemm, wall)
         if problem.what in ("matmul", "linear gelu"):
             descriptor, arguments = self._product(inputs, output)
+        elif problem.what == "conv":
+            descriptor, arguments = self._convolution(problem, inputs, output)
         elif self._any or problem.what not in _ROWS:
             raise NotOffered(f"no {problem.what}")
         else:
@@ -75,18 +78,41 @@ class OneDnnRunner:
         descriptor = self._new(
             "dnnl_matmul_primitive_desc_create", self._engine, x, wanted, shift, y, self._gelu() if bias else None
         )
-        memory = self._memory(weights, timer.address(b))
-        if self._any:
-            chosen = self._query(descriptor, _QUERY_WEIGHTS)
-            array = empty((self._size(chosen),), np.dtype(np.uint8))
-            packed = self._memory(chosen, timer.address(array))
-            self._reorder(weights, memory, chosen, packed)
-            memory, self._packed = packed, array
+        memory = self._weights(descriptor, weights, b)
         places = [(_SRC, x, a), (_DST, y, output), *([(_BIAS, shift, bias[0])] if bias else [])]
         return descriptor, [
             (_WEIGHTS, memory),
             *((place, self._memory(d, timer.address(each))) for place, d, each in places),
         ]
+
+    def _convolution(self, problem: Problem, inputs: list[np.ndarray], output: np.ndarray) -> _Ready:
+        """Return a convolution, direct so that its sums are those of the problem."""
+        op = problem.logical.op
+        assert isinstance(op, Conv | GroupedConv)
+        image, filters, result = images(inputs[0]), inputs[1], images(output)
+        x, y, weights = self._plain(image), self._plain(result), self._plain(filters)
+        wanted = self._plain(filters, anyhow=True) if self._any else weights
+        pairs = (op.strides, [one - 1 for one in op.dilations], op.pads[:2], op.pads[2:])
+        sizes = [(ctypes.c_int64 * 2)(*pair) for pair in pairs]
+        descriptor = self._new(
+            "dnnl_convolution_forward_primitive_desc_create",
+            *(self._engine, _INFERENCE, _DIRECT, x, wanted, None, y, *sizes, None),
+        )
+        memory = self._weights(descriptor, weights, filters)
+        places = ((_SRC, x, image), (_DST, y, result))
+        held = [(place, self._memory(each, timer.address(array))) for place, each, array in places]
+        return descriptor, [(_WEIGHTS, memory), *held]
+
+    def _weights(self, descriptor: ctypes.c_void_p, plain: ctypes.c_void_p, array: np.ndarray) -> ctypes.c_void_p:
+        """Return the memory of weights, packed as a primitive wants them where they may be."""
+        memory = self._memory(plain, timer.address(array))
+        if not self._any:
+            return memory
+        chosen = self._query(descriptor, _QUERY_WEIGHTS)
+        self._packed = empty((self._size(chosen),), np.dtype(np.uint8))
+        packed = self._memory(chosen, timer.address(self._packed))
+        self._reorder(plain, memory, chosen, packed)
+        return packed
 
     def _gelu(self) -> ctypes.c_void_p:
         """Return the attribute that applies Gelu to a result."""

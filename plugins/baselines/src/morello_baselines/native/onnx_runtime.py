@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.gather import Gather
 from morello.ir.ops.pool import AvgPool, MaxPool
 from morello.ir.ops.views import Concat, Transpose
 from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
-from morello_baselines.native.problems import Problem
+from morello_baselines.native.problems import Problem, empty, images, placed
 
 #: An operator with its inputs and attributes.
 _Node = tuple[str, tuple[str, ...], dict[str, Any]]
@@ -39,7 +40,6 @@ _NODES: dict[str, list[_Node]] = {
     "copy": [("Identity", ("0",), {})],
     "add": [("Add", ("0", "1"), {})],
     "transpose": [("Transpose", ("0",), {})],
-    "conv": [("Conv", ("0", "1"), {"auto_pad": "SAME_UPPER"})],
 }
 #: The inputs that are weights in networks.
 _WEIGHTS = {"matmul": (1,), "linear gelu": (0, 2), "conv": (1,)}
@@ -52,6 +52,10 @@ def _nodes(problem: Problem) -> list[_Node]:
     """Return the nodes of a problem. Raises NotOffered for one that is not listed."""
     op = problem.logical.op
     match op:
+        case Conv() | GroupedConv():
+            groups = problem.shapes[1][0] if isinstance(op, GroupedConv) else 1
+            given = {"strides": op.strides, "pads": op.pads, "dilations": op.dilations, "group": groups}
+            return [("Conv", ("0", "1"), given)]
         case MaxPool() | AvgPool():
             attributes: dict[str, Any] = {"kernel_shape": [*map(int, problem.logical.shape[-2:])]}
             attributes |= {"strides": op.strides, "pads": op.pads, "dilations": op.dilations}
@@ -85,14 +89,20 @@ class OnnxRuntime:
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         nodes = _nodes(problem)
+        out = problem.output()
+        if problem.what == "conv":
+            # Its images are row major.
+            image, filters = inputs
+            inputs = [placed(np.ascontiguousarray(images(image))), filters.reshape(-1, *filters.shape[-3:])]
+            out = empty(images(out).shape, out.dtype)
         weights = _WEIGHTS.get(problem.what, ()) if self._constant else ()
         if self._constant and not weights:
             raise NotOffered("no weights")
         options = self._runtime.SessionOptions()
         options.intra_op_num_threads = threads
-        model = self._model(problem, nodes, {place: inputs[place] for place in weights}).SerializeToString()
+        model = self._model(problem, nodes, inputs, weights).SerializeToString()
         session = self._runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        out, binding = problem.output(), session.io_binding()
+        binding = session.io_binding()
         memory = out.T if problem.what == "transpose" else out
         for place, array in enumerate(inputs):
             if place in weights:
@@ -100,16 +110,16 @@ class OnnxRuntime:
             binding.bind_input(str(place), "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         binding.bind_output("out", "cpu", 0, np.float32, memory.shape, out.ctypes.data)
 
-        def run(count: int) -> float:
+        def run(count: int, _bound: Sequence[np.ndarray] = inputs) -> float:
             clock: Callable[[], float] = time.perf_counter if threads > 1 else time.thread_time
             start = clock()
             for _ in range(count):
                 session.run_with_iobinding(binding)
             return clock() - start
 
-        return Prepared(run, lambda: out)
+        return Prepared(run, lambda: out.reshape(problem.shape))
 
-    def _model(self, problem: Problem, steps: list[_Node], weights: dict[int, np.ndarray]) -> Any:
+    def _model(self, problem: Problem, steps: list[_Node], inputs: Sequence[np.ndarray], weights: Sequence[int]) -> Any:
         helper, kinds = self._onnx.helper, self._onnx.TensorProto
         kind = kinds.FLOAT
         nodes, last = list[Any](), ""
@@ -122,12 +132,12 @@ class OnnxRuntime:
             nodes.insert(0, helper.make_node("Constant", [], ["axes"], value=axes))
             nodes[-1].input.append("axes")
         given = [
-            helper.make_tensor_value_info(str(at), kinds.INT32 if dtype == "i32" else kind, shape)
-            for at, (shape, dtype) in enumerate(zip(problem.shapes, problem.types, strict=False))
+            helper.make_tensor_value_info(str(at), kinds.INT32 if dtype == "i32" else kind, array.shape)
+            for at, (array, dtype) in enumerate(zip(inputs, problem.types, strict=False))
             if at not in weights
         ]
         found = helper.make_tensor_value_info("out", kind, None)
-        held = [self._onnx.numpy_helper.from_array(array, str(place)) for place, array in weights.items()]
+        held = [self._onnx.numpy_helper.from_array(inputs[place], str(place)) for place in weights]
         if problem.what == "attention":
             held.append(self._onnx.numpy_helper.from_array(np.float32(problem.shapes[1][-1] ** -0.5), "scale"))
         graph = helper.make_graph(nodes, "problem", given, [found], held)

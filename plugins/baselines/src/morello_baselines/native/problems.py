@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from typing import Any
 
 import attrs
 import numpy as np
@@ -28,7 +29,8 @@ class Problem:
     `shapes` are those of the inputs, in the order of the Spec's operands, `types` theirs and the output's. `specs`
     are one, or several, and the cheapest is used; each ends with `serial`, which is left out for several threads.
     `flops` are operations of one call, 0 where moving the operands is all. `columns` says that the second operand of
-    a product lies column by column, `packed` that it may be laid out in any way before the clock starts.
+    a product lies column by column, `packed` that it may be laid out in any way before the clock starts,
+    `channels_last` that images of a convolution are.
     """
 
     name: str
@@ -41,6 +43,16 @@ class Problem:
     flops: int = 0
     columns: bool = False
     packed: bool = False
+    channels_last: bool = False
+
+    @classmethod
+    def of_spec(cls, name: str, suite: str, what: str, spec: str, **options: Any) -> Problem:
+        """Return the problem of a Spec; the rest of it follows from the text."""
+        (goal,) = api.parse(f"target reference_c\nspec problem = {spec}\n").values()
+        *inputs, output = goal.spec.logical.operands
+        types = tuple(str(tensor.state.dtype) for tensor in (*inputs, output))
+        shapes = tuple(tuple(map(int, tensor.shape)) for tensor in inputs)
+        return cls(name, suite, what, (spec,), shapes, tuple(map(int, output.shape)), types, **options)
 
     def texts(self, target: str, threads: int) -> list[str]:
         """Return Spec files for a target, serial for one thread."""
@@ -59,9 +71,13 @@ class Problem:
             _draw(rng, shape, kind, small, self.shapes[0][0])
             for shape, kind in zip(self.shapes, self.types, strict=False)
         ]
-        if self.columns:
-            arrays[1] = np.swapaxes(aligned(np.swapaxes(arrays[1], -1, -2)), -1, -2)
-        return [array if self.columns and place == 1 else aligned(array) for place, array in enumerate(arrays)]
+        return [placed(self._ordered(place, array)) for place, array in enumerate(arrays)]
+
+    def _ordered(self, place: int, array: np.ndarray) -> np.ndarray:
+        """Return the values of an operand as it lies in memory."""
+        if self.columns and place == 1:
+            return np.swapaxes(np.ascontiguousarray(np.swapaxes(array, -1, -2)), -1, -2)
+        return _channels_last(array) if self.channels_last and place == 0 else np.ascontiguousarray(array)
 
     def expected(self) -> np.ndarray:
         """Return the result by the semantics of the Spec, on float64, in its logical shape."""
@@ -72,8 +88,8 @@ class Problem:
 
     @property
     def logical(self) -> LogicalSpec:
-        """Return the first of the Specs; all targets have the level of its operands."""
-        (goal,) = api.parse(self.texts("reference_c", 1)[0]).values()
+        """Return the first of the Specs, without constants; all targets have the level of its operands."""
+        (goal,) = api.parse(self.texts("reference_c", 1)[0].replace(", constant", "")).values()
         return goal.spec.logical
 
     @property
@@ -85,7 +101,7 @@ class Problem:
     @property
     def f32(self) -> bool:
         """Return if all operands are f32 and row major."""
-        return set(self.types) == {"f32"} and not self.columns
+        return set(self.types) == {"f32"} and not self.columns and not self.channels_last
 
     @property
     def product(self) -> tuple[int, int, int, int]:
@@ -96,6 +112,8 @@ class Problem:
     def output(self, kind: str = "") -> np.ndarray:
         """Return an array for the result, of its own type unless another is given; column by column for a transpose."""
         array = empty(self.shape, NUMPY[kind or self.types[-1]])
+        if self.channels_last:
+            return placed(_channels_last(array))
         return array.T if self.what == "transpose" else array
 
 
@@ -109,9 +127,18 @@ def _draw(rng: np.random.Generator, shape: Shape, kind: str, small: bool, rows: 
     return rng.integers(max(low, -7) if small else low, 7 if small else high, shape, dtype, endpoint=True)
 
 
-def aligned(array: np.ndarray) -> np.ndarray:
-    """Return a copy, row major, that starts at a cache line."""
-    return placed(np.ascontiguousarray(array))
+def _channels_last(array: np.ndarray) -> np.ndarray:
+    """Return a batch of images, or of groups of them, with rows and columns outside of the channels."""
+    inner = np.ascontiguousarray(np.moveaxis(array, (-2, -1), (1, 2)))
+    return np.moveaxis(inner, (1, 2), (-2, -1))
+
+
+def images(array: np.ndarray) -> np.ndarray:
+    """Return a view of images or of groups of them, with groups among the channels."""
+    if array.ndim == 4:
+        return array
+    # To reshape a batch of one would change its strides, which libraries recognize layouts by.
+    return array[:, :, 0] if array.shape[2] == 1 else array.reshape(len(array), -1, *array.shape[-2:])
 
 
 def placed(array: np.ndarray) -> np.ndarray:

@@ -1,0 +1,169 @@
+"""Measure the speed of convolutions, compared with libraries.
+
+    python benchmarks/conv.py [--suite NAME]... [--only NAME]... [--target NAME]... [--baseline NAME]... [--ttile]
+                              [--threads N] [--seconds S] [--expansions N] [--db FILE] [--json] [--plot FILE]
+
+Layers of networks: `yolo` and `resnet18` are those of [Tollenaere2021]. Each has plain operands, row major as
+frameworks have them, and constant filters that all may pack beforehand, with images channels last. Libraries are those
+of kernels.py, and XNNPACK; with plain operands, only those that pack nothing. ONNX Runtime's images are row major.
+With constant filters, only those that pack them, and torch. `products` of 8 to 50 rows are Fig. 3 of [Tollenaere2021].
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+import click
+from morello_baselines import native
+from morello_baselines.native.base import Baseline
+from morello_baselines.native.problems import Problem
+from rich.console import Console
+from rich.table import Table
+
+from harness import report
+from harness.commands import run
+from harness.contest import available, contest, free_cpus, missing_lines
+from harness.crew import Worker
+from harness.layers import LAYERS, PRODUCTS, SUITES
+from harness.measure import Result
+from morello.cli.figures import figures
+
+#: Seconds after which a search within a number of expansions is ended.
+_PATIENCE = 600.0
+
+
+@click.command()
+@click.option("--suite", metavar="NAME", multiple=True, type=click.Choice(SUITES), help="Only this suite; repeatable.")
+@click.option("--only", metavar="NAME", multiple=True, type=click.Choice(list(LAYERS)), help="Only this problem.")
+@click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable.")
+@click.option("--baseline", metavar="NAME", multiple=True, help="Only baselines with this prefix.")
+@click.option("--ttile", is_flag=True, help="Measure programs of the mapper `ttile`, too, which find images padded.")
+@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--seconds", metavar="S", type=click.FloatRange(0), default=1.5, show_default=True, help="A problem.")
+@click.option("--expansions", metavar="N", default=1_200_000, show_default=True, help="For each program of ours.")
+@click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--plot", metavar="FILE", help="Draw the percent of the limit.")
+def main(
+    suite: tuple[str, ...],
+    only: tuple[str, ...],
+    target: tuple[str, ...],
+    baseline: tuple[str, ...],
+    ttile: bool,
+    threads: int,
+    seconds: float,
+    expansions: int,
+    db: str,
+    as_json: bool,
+    plot: str | None,
+) -> None:
+    """Time programs and baselines in turn on the same layers."""
+    console, cpus, targets = Console(stderr=as_json, width=160), free_cpus(threads), available(target)
+    runners = native.morello_runners(targets, db, expansions) + (native.ttile_runners(targets) if ttile else [])
+    workers = [Worker(one, cpus, threads) for one in (*runners, *native.chosen(baseline))]
+    chosen = [one for one in LAYERS.values() if one.suite in suite or one.name in only] or [*LAYERS.values()]
+    results: list[Result] = []
+    limits: dict[str, float] = {}
+    for problem, found, limits in contest(chosen, workers, seconds, _PATIENCE, console, takes_part):
+        results += found
+        console.print(report.table(problem, found, limits, threads), *report.absent(found), "", sep="\n")
+    for line in (*report.limit_lines(limits), *missing_lines(workers)):
+        console.print(line)
+    for table in (*tables(results, limits, threads), *rates(results, limits, threads)):
+        console.print("", table)
+    if as_json:
+        print(json.dumps({"limits": limits, "threads": threads, "results": [one.as_dict() for one in results]}))
+    if plot:
+        draw(results, limits, threads, plot)
+
+
+def takes_part(baseline: Baseline, problem: Problem) -> bool:
+    """Return True if a runner is one to compare with on a problem."""
+    if baseline.runner.endswith(":TTile"):
+        return problem.packed
+    if baseline.ours:
+        return True
+    return baseline.packs or baseline.name.startswith("torch") if problem.packed else not baseline.packs
+
+
+def tables(results: Sequence[Result], limits: Mapping[str, float], threads: int) -> Iterable[Table]:
+    """Yield a table of convolutions for each program of ours and kind of operands, the least ratios first."""
+    compared = [one for one in report.comparisons(results) if one.ours.problem.suite != PRODUCTS]
+    for runner in dict.fromkeys(one.ours.runner for one in compared):
+        for packed in (False, True):
+            own = [one for one in compared if (one.ours.runner, one.ours.problem.packed) == (runner, packed)]
+            if not own:
+                continue
+            kind = "constant filters, against libraries that pack" if packed else "plain operands"
+            table = Table("layer", title=f"{runner}, {kind}", box=None, pad_edge=False, title_justify="left")
+            for heading in ("time", "limit", "best baseline", "time of it", "ratio", "gap", "search"):
+                table.add_column(heading, justify="right")
+            for one in sorted(own, key=lambda one: one.ratio):
+                facts = one.ours.facts
+                table.add_row(
+                    one.ours.problem.name,
+                    report.duration(one.ours.best),
+                    f"{report.percent(one.ours, limits, threads):.0f} %",
+                    one.baseline.runner,
+                    report.duration(one.baseline.best),
+                    f"{one.ratio:.2f}",
+                    f"{facts['gap']:.1%}" if "gap" in facts else "–",
+                    f"{facts['search_seconds']:.1f} s",
+                )
+            for suite in dict.fromkeys(one.ours.problem.suite for one in own):
+                part = [one for one in own if one.ours.problem.suite == suite]
+                table.add_row(f"{suite}, geometric mean of {len(part)}", *[""] * 4, f"{report.mean_ratio(part):.2f}")
+            table.add_row(f"geometric mean of {len(own)}", *[""] * 4, f"{report.mean_ratio(own):.2f}")
+            yield table
+
+
+def rates(results: Iterable[Result], limits: Mapping[str, float], threads: int) -> Iterable[Table]:
+    """Yield the table of products: mean, least and deviation of the percent of the limit of each runner."""
+    own = [one for one in results if one.problem.suite == PRODUCTS and one.seconds]
+    if not own:
+        return
+    table = Table("runner", title="products, percent of the limit", box=None, pad_edge=False, title_justify="left")
+    for heading in ("mean", "least", "σ", "worst rows"):
+        table.add_column(heading, justify="right")
+    for runner in dict.fromkeys(one.runner for one in own):
+        rates = {one.problem.name: report.percent(one, limits, threads) for one in own if one.runner == runner}
+        mean, least, deviation = spread([*rates.values()])
+        worst = ", ".join(sorted(rates, key=lambda name: rates[name])[:5]).replace("rows ", "")
+        table.add_row(runner, f"{mean:.1f}", f"{least:.1f}", f"{deviation:.1f}", worst)
+    yield table
+
+
+def spread(rates: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean, the least and the standard deviation."""
+    return statistics.mean(rates), min(rates), statistics.pstdev(rates)
+
+
+def draw(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
+    """Draw a panel for each suite and kind of operands: bars of the percent of the limit, lines for products."""
+    panels: dict[str, list[Result]] = {}
+    for one in results:
+        if one.seconds:
+            kind = ", constant filters" if one.problem.packed else ""
+            panels.setdefault(one.problem.suite + kind, []).append(one)
+    figure = figures().Figure(figsize=(16, 3.2 * max(1, len(panels))), layout="constrained")
+    axes = figure.subplots(max(1, len(panels)), squeeze=False)[:, 0]
+    for (title, own), panel in zip(panels.items(), axes, strict=False):
+        names, runners = [*dict.fromkeys(one.problem.name for one in own)], [*dict.fromkeys(one.runner for one in own)]
+        for number, runner in enumerate(runners):
+            rates = {one.problem.name: report.percent(one, limits, threads) for one in own if one.runner == runner}
+            if own[0].problem.suite == PRODUCTS:
+                panel.plot(list(rates), list(rates.values()), label=runner)
+                continue
+            places = [names.index(name) + (number - len(runners) / 2) * 0.8 / len(runners) for name in rates]
+            panel.bar(places, list(rates.values()), 0.8 / len(runners), align="edge", label=runner)
+        panel.set(title=title, ylabel="percent of the limit", ylim=(0, None))
+        panel.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+        panel.grid(axis="y", linewidth=0.3)
+        panel.legend(fontsize=7, ncols=4)
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    run(main)
