@@ -120,6 +120,12 @@ class GroupedConv(Convolution):
         return SearchHints(in_registers=())
 
 
+class GroupedConvErrors(ConvolutionErrors, of=GroupedConv):
+    """Errors of sums that may leave out the padding, where 0 · ∞ would be NaN."""
+
+    any_for_nan = True
+
+
 @attrs.frozen(cache_hash=True)
 class _ViewedConv(Convolution):
     """A convolution that a rewrite makes Convs of views, which search moves and tiles; none accumulates."""

@@ -1,4 +1,4 @@
-"""Depthwise convolutions with channels side by side: alone and in graphs, with strides, dilations and odd sizes."""
+"""Depthwise convolutions by channels and by pixels: alone and in graphs, padded, of all types and of odd sizes."""
 
 from __future__ import annotations
 
@@ -38,6 +38,70 @@ RESIDUAL = graph(
     "2×20×1×1×5",
 )
 
+PIXELS = (
+    "Compose([o = Relu(r), r = Add(a, z), a = Add[over=[0, 3, 4]](c, b), c = GroupedConv[padding=1](x, w)], "
+    "[b: (1×3×1×1×1, f32, GL), z: (2×3×1×5×7, bf16, L2), x: (2×3×1×5×7, f32, GL), w: (3×1×1×3×3, f32, GL), "
+    "o: (2×3×1×5×7, f32, GL)], serial)"
+)
+MASKED = (
+    "Compose([o = Relu(a), a = Mul[over=[0, 1, 4]](c, b), c = GroupedConv[stride=2, padding=[1, 1, 0, 0]](x, w)], "
+    "[b: (1×1×1×6×1, f32, GL), x: (1×3×1×12×34, f32, GL), w: (3×1×1×3×3, f32, GL), o: (1×3×1×6×17, f32, GL)], serial)"
+)
+F32 = ("f32", "f32", "f32")
+#: Factors' types and the output's.
+TYPES = (
+    ("bf16", "bf16", "f32"),
+    ("f16", "f32", "bf16"),
+    ("f64", "f64", "f64"),
+    ("u8", "i8", "i32"),
+    ("u8", "u8", "i16"),
+    ("i8", "i8", "i8"),
+    ("i16", "i64", "i64"),
+)
+
+
+def alone(op: str, shape: str, types: tuple[str, str, str] = F32, image: str = "", filters: str = "") -> str:
+    """Return a convolution whose image and output have one layout."""
+    image, filters = (f", layout{one}" if one else "" for one in (image, filters))
+    layouts = (image, filters, image)
+    operands = ", ".join(f"({dtype}, GL{layout})" for dtype, layout in zip(types, layouts, strict=True))
+    return f"{op}({shape}, {operands}, serial)"
+
+
+def by_channels(op: str, shape: str, types: tuple[str, str, str] = F32) -> str:
+    return alone(op, shape, types, "[0, 3, 4, 1, 2]", "[1, 2, 3, 4, 0]")
+
+
+@pytest.mark.slow
+@in_turns("plugin", [AVX2, AVX512])
+def test_padding_is_left_out(plugin: TargetPlugin, compiler: Compiler) -> None:
+    cases = {
+        "GroupedConv[padding=1]": ("1×20×1×1×7×9×3×3", "2×3×1×1×5×17×3×3", "1×2×1×1×9×4×3×3"),
+        "GroupedConv[stride=2, padding=[1, 1, 0, 0]]": ("1×37×1×1×4×5×3×3", "1×3×1×1×5×19×3×3"),
+        "GroupedConv[stride=[1, 2], dilation=2, padding=[0, 3, 4, 1]]": ("1×16×1×1×6×5×3×3", "1×2×1×1×9×8×3×3"),
+        "GroupedConv[padding=2]": ("1×5×1×1×1×1×5×5", "1×2×1×1×3×16×5×5"),
+        # Rows and columns of the output that see padding alone.
+        "GroupedConv[padding=3]": ("1×16×1×1×9×9×2×2", "1×2×1×1×8×23×2×2"),
+        "GroupedConv": ("1×2×1×1×6×33×3×3",),
+    }
+    chosen: dict[str, str] = {}
+    for op, shapes in cases.items():
+        for shape in shapes:
+            chosen[alone(op, shape)] = "select DepthwisePixels"
+        if len(shapes) > 1:
+            chosen[by_channels(op, shapes[0])] = "select Depthwise"
+            del chosen[alone(op, shapes[0])]
+    chosen |= {PIXELS: "select DepthwisePixels4", MASKED: "select DepthwisePixels3"}
+    check(Registry.of(x86=plugin), plugin.target, chosen, compiler)
+
+
+@pytest.mark.slow
+@in_turns("plugin", [AVX512, AVX2])
+def test_factors_become_sums(plugin: TargetPlugin, compiler: Compiler) -> None:
+    chosen = {alone("GroupedConv[padding=1]", "1×2×1×1×3×17×3×3", one): "select DepthwisePixels" for one in TYPES}
+    chosen |= {by_channels("GroupedConv[padding=1]", "1×35×1×1×3×5×3×3", one): "select Depthwise" for one in TYPES}
+    check(Registry.of(x86=plugin), plugin.target, chosen, compiler)
+
 
 @pytest.mark.slow
 @in_turns("plugin", [AVX2, AVX512])
@@ -57,10 +121,21 @@ def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compi
     [
         (f"GroupedConv(1×16×2×1×4×4×3×3, (f32, GL, {IMAGES}), {FILTERS}, (f32, GL, {IMAGES}))", "Depthwise"),
         (f"GroupedConv(1×16×1×1×4×4×3×3, (f32, GL, {IMAGES}), (f32, GL), (f32, GL, {IMAGES}))", "Depthwise"),
-        (f"GroupedConv[padding=1](1×16×1×1×4×4×3×3, (f32, GL, {IMAGES}), {FILTERS}, (f32, GL, {IMAGES}))", "Depthwise"),
+        (by_channels("GroupedConv", "1×16×1×1×4×4×3×3", ("f64", "f32", "f32")), "Depthwise"),
+        (alone("GroupedConv[padding=1]", "1×16×1×1×4×3×3×3"), "DepthwisePixels"),
+        (alone("GroupedConv[stride=3]", "1×16×1×1×4×8×3×3"), "DepthwisePixels"),
+        (alone("GroupedConv[padding=4]", "1×16×1×1×8×8×3×3"), "DepthwisePixels"),
         (BIAS.replace("Clip[low=0, high=6]", "Gelu"), "Depthwise3"),
     ],
-    ids=["two filters a group", "filters apart", "padding", "a function of many registers"],
+    ids=[
+        "two filters a group",
+        "filters apart",
+        "factors wider than sums",
+        "few columns",
+        "far columns",
+        "small image",
+        "a function of many registers",
+    ],
 )
 def test_what_it_does_not_take(spec: str, kernel: str) -> None:
     target = Registry.of(x86=AVX2).target("x86_avx2")

@@ -291,6 +291,20 @@ def load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: in
     return f"{name}({place}, {count}, {repeat(site, dtype, values)}({literal(fill, dtype)}))"
 
 
+def spread(site: KernelSite, dtype: DType, values: int, step: int) -> str:
+    """Return the C function that loads every `step`-th value, and reads none beyond the last one."""
+    kind = site.vector_type(dtype, values)
+    name = f"spread{step}_{kind}"
+    order = ", ".join(str(lane) for lane in (*range(0, values, 2), *range(values + 1, 2 * values, 2)))
+    text = f"for (int i = 0; i < {values}; ++i) {{\n        v[i] = from[i * {step}];\n    }}\n    return v;"
+    text = f"{kind} v;\n    {text}"
+    if step == 2:
+        load = site.load(dtype, values)
+        text = f"return __builtin_shufflevector({load}(from), {load}(from + {values - 1}), {order});"
+    head = f"static inline {kind} {name}(const {dtype.c_name} *from)"
+    return site.helper(name, f"{head} {{\n    {text}\n}}")
+
+
 def store_rest(site: KernelSite, dtype: DType, values: int) -> str:
     """Return the C function that stores the first values of a vector."""
     kind = site.vector_type(dtype, values)

@@ -22,7 +22,7 @@ from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, MEMORIES
 from morello_vectors.conv import beside, plain
 from morello_vectors.convert import scalar_as, vector_as
-from morello_vectors.lanes import conversions, fit_lanes, repeat
+from morello_vectors.lanes import conversions, fit_lanes, repeat, spread
 from morello_vectors.reduce import combine, combine_lanes, neutral
 from morello_vectors.values import literal
 
@@ -238,7 +238,7 @@ class _Printer:
         start = _address(image, n["image"], (n["b"], n["c"], *at))
         if values == 1:
             return scalar_as(site, f"*({start})", source, self.kind)
-        load = site.load(source, values) if step == 1 else _spread(site, source, values, step)
+        load = site.load(source, values) if step == 1 else spread(site, source, values, step)
         return vector_as(site, f"{load}({start})", source, self.kind, values)
 
     def _store(self, values: int, place: Mapping[str, str], value: str) -> str:
@@ -268,20 +268,6 @@ def _loop(name: str, start: str | int, end: str | int, step: int, body: Sequence
 
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
-
-
-def _spread(site: KernelSite, dtype: DType, values: int, step: int) -> str:
-    """Return the C function that loads every `step`-th value, and reads none beyond the last one."""
-    kind = site.vector_type(dtype, values)
-    name = f"spread{step}_{kind}"
-    order = ", ".join(str(lane) for lane in (*range(0, values, 2), *range(values + 1, 2 * values, 2)))
-    text = f"for (int i = 0; i < {values}; ++i) {{\n        v[i] = from[i * {step}];\n    }}\n    return v;"
-    text = f"{kind} v;\n    {text}"
-    if step == 2:
-        load = site.load(dtype, values)
-        text = f"return __builtin_shufflevector({load}(from), {load}(from + {values - 1}), {order});"
-    head = f"static inline {kind} {name}(const {dtype.c_name} *from)"
-    return site.helper(name, f"{head} {{\n    {text}\n}}")
 
 
 _NAMES = ("b", "c", "h", "w", "y", "x", "image", "out", "top", "bottom", "left", "right", "at", "result", "part")
