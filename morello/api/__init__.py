@@ -68,7 +68,13 @@ if TYPE_CHECKING:
     from morello.run.arrays import empty, pack, unpack
     from morello.run.metrics import Reading
     from morello.run.runner import require_runner
-    from morello.search.budget import DEFAULT_EXPANSIONS, MODEL_EXPANSIONS, SearchBudget, available_memory
+    from morello.search.budget import (
+        DEFAULT_EXPANSIONS,
+        MODEL_EXPANSIONS,
+        MODEL_MEMORY,
+        SearchBudget,
+        available_memory,
+    )
     from morello.testing.target_check import Outcome, TargetCheck
     from morello.verify.check import CheckReport
     from morello.verify.reference import REFERENCE_NAME, reference_target
@@ -108,7 +114,7 @@ _NAMES = {
     "morello.run.arrays": "empty pack unpack",
     "morello.run.metrics": "Reading",
     "morello.run.runner": "require_runner",
-    "morello.search.budget": "DEFAULT_EXPANSIONS MODEL_EXPANSIONS SearchBudget available_memory",
+    "morello.search.budget": "DEFAULT_EXPANSIONS MODEL_EXPANSIONS MODEL_MEMORY SearchBudget available_memory",
     "morello.testing.target_check": "Outcome TargetCheck",
     "morello.verify.check": "CheckReport",
     "morello.verify.reference": "REFERENCE_NAME reference_target",

@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -97,14 +98,15 @@ prove_option = click.option(
 )
 
 
-def memory_option(text: str) -> Callable[[Command], Command]:
-    """Return the option that limits the memory of a search, in bytes; `text` is its help."""
+def memory_option(text: str, most: int | None = None) -> Callable[[Command], Command]:
+    """Return the option that limits the memory of a search, in bytes, by default to `most`; `text` is its help."""
+    limit = "" if most is None else f", at most {most >> 30}GiB"
     return click.option(
         "--memory",
         metavar="BYTES",
         type=Size(),
-        default=lambda: api.available_memory() // 2,
-        help=f"{text}  [default: half of the available memory]",
+        default=lambda: min(api.available_memory() // 2, most or sys.maxsize),
+        help=f"{text}  [default: half of the available memory{limit}]",
     )
 
 

@@ -128,7 +128,7 @@ _SEARCH_OPTIONS = (
         f"work; by default {api.MODEL_EXPANSIONS:,}, unless the database has programs.",
     ),
     prove_option,
-    memory_option("End searches when the processes take this much memory, such as 4GiB, with the best programs."),
+    memory_option("End searches when the processes take this much memory, with the best programs.", api.MODEL_MEMORY),
     jobs_option("Search for up to N kernels at once, in processes that share the memory of --memory."),
     cc_option,
     as_group(_SearchOptions, "options"),

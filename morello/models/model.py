@@ -39,7 +39,7 @@ from morello.run.arrays import in_numpy, workspace_bytes
 from morello.run.dlpack import to_library_of
 from morello.run.function import checked_threads, team_library
 from morello.run.runner import is_native
-from morello.search.budget import MODEL_EXPANSIONS, SearchBudget
+from morello.search.budget import MODEL_EXPANSIONS, MODEL_MEMORY, SearchBudget, available_memory
 from morello.verify.reference import REFERENCE_NAME
 
 
@@ -178,7 +178,8 @@ def targets_of(names: Sequence[str], profile: ProfileLike | None = None, cpu: st
 
 def default_budget() -> SearchBudget:
     """Return the budget that the searches of a model share without limits."""
-    return attrs.evolve(SearchBudget.default(), expansions=MODEL_EXPANSIONS)
+    memory = min(available_memory() // 2, MODEL_MEMORY)
+    return attrs.evolve(SearchBudget.default(memory), expansions=MODEL_EXPANSIONS)
 
 
 class _Workspace(threading.local):

@@ -63,11 +63,13 @@ class MoveStep(Rewrite):
         # Operations that must be rewritten before vector kernels apply are packed only after that.
         hints = logical.op.search_hints
         plain = not hints.all_to_registers
+        # Pieces of a Compose move single values after it is cut: each class of operands multiplies those of all others.
+        registers = ("vector", "scalar") if isinstance(logical.op, Compose) else ("vector",)
         for index, operand in enumerate(declared):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
-                if level.kind == "vector" and not hints.to_registers(index):
+                if level.kind in registers and not hints.to_registers(index):
                     continue
                 for dtype in _dtypes(operand, state, target):
                     cast = None if dtype == state.dtype else dtype.name

@@ -21,8 +21,8 @@ from morello.errors import MorelloError
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 #: The default budget of searches, in expansions: about ten seconds.
 DEFAULT_EXPANSIONS = 1_200_000
-#: Those that all searches for the kernels of a model share by default.
-MODEL_EXPANSIONS = 10 * DEFAULT_EXPANSIONS
+#: Those that all searches for the kernels of a model share by default, and the most bytes: few need half of them.
+MODEL_EXPANSIONS, MODEL_MEMORY = 10 * DEFAULT_EXPANSIONS, 4 << 30
 #: The most spaces, and class tuples in their bounds, of a search within a number of expansions: tables and bounds take
 #: seconds, where those of a Compose of 12 operations take minutes.
 MOST_SPACES, MOST_TUPLES = 100, 40_000

@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from morello.frontend.parser import parse_signed
 from morello.ir.signature import Signature
 from morello.models.arena import placed
+from morello.models.model import default_budget
 from morello.models.onnx import graph_of
 from morello.models.passes import simplified
 from morello.models.places import Buffer, Place
@@ -225,3 +226,7 @@ def test_pixels_by_group_are_products_of_matrices() -> None:
     texts = [call.written.text for call in plan.calls]
     assert [sum(op in one for one in texts) for op in ("Matmul", "GroupedConv")] == [1, 1]
     assert "Matmul(2×35×4×4, (f32, GL, layout[1, 0, 2]), (f32, GL, layout[0, 2, 1], constant)" in texts[-1]
+
+
+def test_searches_of_a_model_share_four_gibibytes() -> None:
+    assert 0 < (default_budget().memory or 0) <= 4 << 30

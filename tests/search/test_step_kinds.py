@@ -169,3 +169,10 @@ def test_moves_that_depend_on_a_register_are_an_error(avx2: Target) -> None:
     target = attrs.evolve(avx2, rewrites=rewrites)
     with pytest.raises(PluginError, match=r"no table of search has: layout\[0, 1, 0p2\] in VRF"):
         SearchSession(target).programs([parse_spec("Move(8×8, (f32, VRF, v8), (f32, L1), serial)", target)])
+
+
+def test_operands_of_a_compose_do_not_move_to_registers(avx2: Target) -> None:
+    operands = "(1×8×8, f32, GL), (1×8×8, f32, GL), (1×8×8, f32, GL)"
+    spec = parse_spec(f"Compose([Relu, Matmul], [{operands}], serial)", avx2)
+    moves = [step for step in MoveStep.steps(spec.logical, avx2) if isinstance(step, MoveStep)]
+    assert {avx2.level(step.level).kind for step in moves} == {"cache", "memory"}

@@ -194,7 +194,7 @@ class Compose(Operation):
 
     @property
     def search_hints(self) -> SearchHints:
-        # No microkernel implements a Compose; its operands go to registers once it is cut.
+        # Microkernels of a Compose take operands in memory; those of its pieces go to registers once it is cut.
         return SearchHints(in_registers=())
 
     def tile_multiple(self, dim: int) -> int:

@@ -58,12 +58,11 @@ static inline const int32_t *per_level_of(const BoundModel *model, const BoundSp
 
 /* Return a cost rounded down to 24 bits. */
 static inline float rounded_down(double cost) {
-    float found = (float)cost;
-    uint32_t bits;
-    memcpy(&bits, &found, sizeof bits);
-    bits -= found > cost;
-    memcpy(&found, &bits, sizeof found);
-    return found;
+    uint64_t bits;
+    memcpy(&bits, &cost, sizeof bits);
+    bits &= ~UINT64_C(0x1FFFFFFF);
+    memcpy(&cost, &bits, sizeof bits);
+    return (float)cost;
 }
 
 /* Return the bound of a class tuple and a shape under full limits. */
