@@ -50,9 +50,13 @@ class Convolution(Accumulating, Windows):
 
 
 class ConvolutionErrors(ErrorsOfSums[Any], of=Convolution):
-    """Errors of sums of products."""
+    """Errors of sums of products, which may leave out the padding, where 0 · ∞ would be NaN."""
 
     whole_numbers = True
+
+    @property
+    def any_for_nan(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return any(self.op.pads)
 
     def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         image, filters = np.abs(inputs[0]), np.abs(inputs[1])
@@ -120,12 +124,6 @@ class GroupedConv(Convolution):
         return SearchHints(in_registers=())
 
 
-class GroupedConvErrors(ConvolutionErrors, of=GroupedConv):
-    """Errors of sums that may leave out the padding, where 0 · ∞ would be NaN."""
-
-    any_for_nan = True
-
-
 @attrs.frozen(cache_hash=True)
 class _ViewedConv(Convolution):
     """A convolution that a rewrite makes Convs of views, which search moves and tiles; none accumulates."""
@@ -182,12 +180,6 @@ class Conv3d(_ViewedConv):
         start = plane * self.strides[0] - self.pads[0]
         places = (start + position * self.dilations[0] for position in range(shape[6]))
         return [at if 0 <= at < depth else None for at in places]
-
-
-class Conv3dErrors(ConvolutionErrors, of=Conv3d):
-    """Errors of sums without planes of the filter that lie in the padding, where 0 · ∞ would be NaN."""
-
-    any_for_nan = True
 
 
 OPERATIONS: tuple[Operation, ...] = (

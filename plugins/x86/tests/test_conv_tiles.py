@@ -29,6 +29,13 @@ def tiles() -> dict[str, str]:
         f"Conv(1×5×3×1×13×3×3, (f32, L1), {pixels})": "ConvTilePixels",
         f"ConvAccum[stride=[2, 1], dilation=[1, 2]](1×3×4×1×16×2×3, (f32, GL), {pixels})": "ConvTilePixels",
         f"ConvAccum(1×1×20×1×9×1×1, (f32, L2), {pixels})": "ConvTilePixels",
+        # All that differs at an edge: one tile and several, filters wider than the image, rows beside it alone.
+        f"Conv[padding=1](1×16×5×7×17×3×3, (f32, L1), {filters})": "ConvImage",
+        f"ConvAccum[padding=1](1×11×18×3×29×1×3, (f32, L2, nhwc), {filters})": "ConvImage",
+        f"Conv[stride=2, padding=[3, 3, 2, 2]](1×24×3×6×9×7×7, (f32, L1), {filters})": "ConvImage",
+        f"ConvAccum[dilation=[2, 3], padding=4](1×24×4×5×6×3×3, (f32, L1, nhwc), {filters})": "ConvImage",
+        f"Conv[padding=[0, 3, 4, 0]](1×8×2×6×5×2×5, (f32, L1), {filters})": "ConvImage",
+        "Conv[padding=2](1×16×8×3×4×5×5, (f32, L1, nhwc), (f32, L2, layout[2, 3, 1, 0]), (f32, L1, nhwc))": "ConvImage",
     }
 
 
@@ -59,6 +66,9 @@ def test_columns_and_channels_side_by_side_are_one_loop(layout: str) -> None:
         # A stride leaves out pixels.
         ("Conv[stride=2](1×2×3×1×8×3×3, (f32, L1), (f32, L1), (f32, L1), serial)", "ConvTilePixels"),
         ("Conv[padding=1](1×2×3×1×8×3×3, (f32, L1), (f32, L1), (f32, L1), serial)", "ConvTilePixels"),
+        # Filters lie apart, and nothing is to be skipped.
+        ("Conv[padding=1](1×16×3×5×4×3×3, (f32, L1), (f32, L1), (f32, L1, nhwc), serial)", "ConvImage"),
+        ("Conv(1×16×3×5×4×3×3, (f32, L1), (f32, L1, chwn), (f32, L1, nhwc), serial)", "ConvImage"),
     ],
 )
 @PLUGINS

@@ -36,7 +36,7 @@ _SUMMED = {1: _C, 2: _FH, 3: _FW}
 _TURN = 20
 
 
-def _conv(spec: LogicalSpec) -> Conv:
+def conv_of(spec: LogicalSpec) -> Conv:
     assert isinstance(spec.op, Conv), "the kernel is for these"
     return spec.op
 
@@ -53,7 +53,7 @@ def _loops(spec: LogicalSpec, site: KernelSite, by_filters: bool) -> list[OuterL
     Two of them are one where both sides go on as within the inner one: along columns and channels of a row, if channels
     lie side by side.
     """
-    op, (image, filters) = _conv(spec), (site.operand(0), site.operand(1))
+    op, (image, filters) = conv_of(spec), (site.operand(0), site.operand(1))
     apart = {1: 1, 2: op.dilations[0], 3: op.dilations[1]}
     loops: list[OuterLoop] = []
     for dim in _summed(spec):
@@ -70,7 +70,7 @@ def _joined(spec: LogicalSpec) -> bool:
     image, filters = spec.states[:2]
     rows, own = ([one.dim for one in (state.layout or Layout(())).dims] for state in (image, filters))
     return (
-        _conv(spec).dilations[1] == 1
+        conv_of(spec).dilations[1] == 1
         and rows[-2:] == [_COLUMN, _CHANNEL]
         and image.contig >= 2
         and own[-3:] == [_COLUMN, _CHANNEL, _FILTER]
@@ -116,7 +116,7 @@ class _Tiles:
         return self.adds.in_lanes(self.size, types, site)
 
     def fits(self, spec: LogicalSpec) -> Mask:
-        op = _conv(spec)
+        op = conv_of(spec)
         if any(op.pads) or not (self.by_filters or op.strides[1] == 1):
             return False
         rows, columns = (spec.shape[dim] for dim in self._sides)
@@ -148,7 +148,7 @@ class _Tiles:
         return stream, friction + (turns - 1) * _TURN
 
     def emit(self, site: KernelSite) -> None:
-        op, shape = _conv(site.spec), site.spec.shape
+        op, shape = conv_of(site.spec), site.spec.shape
         image, filters, out = (site.operand(index) for index in range(3))
         *around, inner = _loops(site.spec, site, self.by_filters)
         rows, columns = (int(shape[dim]) for dim in self._sides)

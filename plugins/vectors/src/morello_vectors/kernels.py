@@ -12,6 +12,7 @@ from morello.plugins import Microkernel
 from morello_vectors import (
     causal,
     conv,
+    conv_images,
     depthwise,
     dot,
     elementwise,
@@ -73,6 +74,7 @@ def products(families: Families, vectors: Sequence[int], registers: int) -> tupl
         *register_tiles.kernels(families, registers),
         *rows_times_matrix.kernels(floats, registers),
         *conv.kernels(*floats[0], registers),
+        *conv_images.kernels(*floats[0], registers),
         *depthwise.kernels(*floats[0], registers),
         *product_graphs.kernels(*floats[0], registers),
         *matmul.kernels(vectors),

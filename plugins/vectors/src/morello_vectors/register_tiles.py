@@ -34,7 +34,7 @@ _COLUMNS = PLAIN[1]
 
 def vector_registers(rows: Num, columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and masks."""
-    return rows * ceil_div(columns, lanes.values) + _besides_sums(columns, lanes)
+    return rows * ceil_div(columns, lanes.values) + besides_sums(columns, lanes)
 
 
 def rows_within(registers: int) -> int:
@@ -50,7 +50,7 @@ def tile_rows(registers: int) -> tuple[int, ...]:
     return tuple(rows for rows in range(3, min(8, rows_within(registers)) + 1) if rows & (rows - 1))
 
 
-def _besides_sums(columns: Num, lanes: Lanes) -> Num:
+def besides_sums(columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile of `columns` besides its sums."""
     masks = (columns % lanes.values != 0) * lanes.masks
     return ceil_div(columns, lanes.values) + 1 + lanes.adds.temporaries + masks
@@ -140,9 +140,9 @@ def family(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, .
     """
     values = size // adds.sum_bytes
 
-    def besides_sums(spec: LogicalSpec) -> Num:
+    def temporaries(spec: LogicalSpec) -> Num:
         lanes = lanes_of(adds, size, spec)
-        return _besides_sums(spec.shape[3], lanes) + _parts(spec, lanes)
+        return besides_sums(spec.shape[3], lanes) + _parts(spec, lanes)
 
     rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
     # Without strips, so that search need not try each of them.
@@ -156,7 +156,7 @@ def family(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, .
         ("", attrs.evolve(rows, dtypes=adds.out), None, registers)
     ]
     if adds.out == ("f32",) and not adds.narrow:
-        places.append(("Sums", sums, Multiple(of=values), besides_sums))
+        places.append(("Sums", sums, Multiple(of=values), temporaries))
     return tuple(
         Microkernel(
             name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}{suffix}",

@@ -62,9 +62,10 @@ class TilePrinter:
 
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
     neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Rows of the left-hand side that
-    `overlap` share values, which each step reads anew. Steps are repeated in the loops `around` them, outermost first.
-    Of the steps `in_rounds`, only those in `span` count, if it is given. Sums are stored as the lines of `after` leave
-    them; these are of a row, a column, the name of the vector of sums there, and C that loads as many values.
+    `overlap` share values, which each step reads anew. Loops that stay `rolled` load factors in each round. Steps are
+    repeated in the loops `around` them, outermost first. Of the steps `in_rounds`, only those in `span` count, if it is
+    given. Sums are stored as the lines of `after` leave them; these are of a row, a column, the name of the vector of
+    sums there, and C that loads as many values.
     """
 
     rows: int
@@ -76,6 +77,7 @@ class TilePrinter:
     alone: bool = True
     fetches: bool = False
     overlap: bool = False
+    rolled: bool = False
     around: tuple[OuterLoop, ...] = ()
     span: Span | None = None
     after: Callable[[int, int, str, Callable[[str], str]], Iterator[str]] | None = None
@@ -212,7 +214,11 @@ class TilePrinter:
         yield from (f"    {line}" for line in (span.lines if span else ()))
         yield f"    for (ptrdiff_t {k} = {first}; {k} < {end}; {k} += {_UNROLLED}) {{"
         yield f"        const {types[0]} *const {round_lhs} = {lhs.pointer} + {k} * {lhs.column.grouped()};"
-        yield f"        const {types[1]} *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
+        fixed = "" if self.rolled else "const "
+        yield f"        const {types[1]} *{fixed}{round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
+        if self.rolled:
+            # Or clang 14 unrolls a short loop, loads factors ahead, and spills sums.
+            yield f'        __asm__ volatile("" : "+r"({round_rhs}));'
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
         yield from (f"        {line}" for line in self._fetched(rhs, k) if self.fetches)
         loaded: Elements = {}

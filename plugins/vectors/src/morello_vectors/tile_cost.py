@@ -113,6 +113,14 @@ class TileCycles:
             starts[:, one.rows, one.vectors] = one.start, one.zero
         return starts
 
+    def step_of(self, rows: int, vectors: int) -> int:
+        """Return the hundredths of a cycle of a step of a tile."""
+        return int(self._steps[min(rows, _MOST - 1), min(vectors, _MOST - 1)])
+
+    def start_of(self, zero: bool, rows: int, vectors: int) -> int:
+        """Return the tenths of a cycle that a tile takes to start, at sums of 0 or those of the output."""
+        return max(_CALL, int(self._starts[int(zero), min(rows, _MOST - 1), min(vectors, _MOST - 1)]))
+
     def writing(self, spec: LogicalSpec, index: int = 2) -> Taken:
         """Return what the lines of the output take: they are read as well, unless sums start at 0."""
         in_memory = self.levels.get(spec.states[index].level)
