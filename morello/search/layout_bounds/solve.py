@@ -16,7 +16,7 @@ import numpy.typing as npt
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
 from morello.search.budget import check_budget
-from morello.search.layout_bounds.grid import Grid, GridFields, Grids
+from morello.search.layout_bounds.grid import AbstractionClasses, Grid, GridFields, Grids
 from morello.search.layout_bounds.moves import OperandMoves
 from morello.search.structs import Pointer, Structs
 from morello.search.tables.moves import is_moved
@@ -30,11 +30,13 @@ _CHUNK = 1 << 17
 class TransitionClosure:
     """The patterns that any number of moves, or none, can give an operand of a space, and their least costs.
 
-    `place`, [patterns], is the index of a pattern among those of the operand, -1: none; `row`, [shapes], that of a
-    shape's tensor. The transitions of a pattern are the entries from `first[row * patterns of the operand + place]` up
-    to those of the next, the cheapest first: `into`, the new pattern, and `cost`.
+    `sets` are the patterns of each shape. `place`, [patterns], is the index of a pattern among those of the operand,
+    -1: none; `row`, [shapes], that of a shape's tensor. The transitions of a pattern are the entries from
+    `first[row * patterns of the operand + place]` up to those of the next, the cheapest first: `into`, the new pattern,
+    and `cost`.
     """
 
+    sets: AbstractionClasses
     place: Ints
     row: Ints
     first: Ints
@@ -112,7 +114,7 @@ class LayoutBounds(Grids):
         parts = np.split(moves.shapes, np.searchsorted(ends, np.arange(_CHUNK, int(ends[-1]), _CHUNK)))
         found = [self._closure_of(shapes, moves, model, packed, structs) for shapes in parts]
         counts, into, cost = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        return TransitionClosure(place, moves.row, np.concatenate([[0], np.cumsum(counts)]), into, cost)
+        return TransitionClosure(sets, place, moves.row, np.concatenate([[0], np.cumsum(counts)]), into, cost)
 
     def _closure_of(
         self, shapes: Ints, moves: OperandMoves, model: Pointer, packed: Pointer, structs: Structs

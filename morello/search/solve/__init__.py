@@ -16,8 +16,9 @@ hyperedge is better. It returns with tighter bounds::
 
 Before a node is expanded, an *abstract* search raises its bound: the same problem with patterns for operand states and
 without limits of memory, which is smaller and never costs more [Holte1996] (`abstract.c`, `abstraction.py`). It stops
-as soon as the bound exceeds the budget, and keeps its bounds for later. The abstract search has an abstraction of its
-own, which considers the pattern of one operand at a time: mostly a single operand makes a Spec expensive.
+as soon as the bound exceeds the budget, and keeps its bounds for later. The nodes of both searches begin with the
+bounds of a still smaller problem, which considers the pattern of one operand at a time. It is solved beforehand
+(`operand_bounds.c`, `operand_bounds.py`).
 
 This is recursive best-first search with memory [Korf1993], in C:
 

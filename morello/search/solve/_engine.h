@@ -78,6 +78,31 @@ typedef struct {
     const double *cost;
 } TransitionClosure;
 
+/* The patterns that an operand can have in some shapes. */
+typedef struct {
+    int32_t places;
+    const int32_t *pattern;   /* [places] */
+    const int32_t *place;     /* [patterns]: -1: none */
+    const int32_t *tuple;     /* [places, others]: the class tuple, -1: none */
+} OperandSet;
+
+/* Bounds by the pattern of one operand and the classes of the others, initially infinite. */
+typedef struct {
+    float *values;
+    uint8_t *done;            /* [shapes]: 1: they are computed */
+    const int64_t *first;     /* [shapes]: the first of `values`, [places, others] */
+    const OperandSet *sets;
+    const int32_t *set;       /* [shapes] */
+    int32_t most;             /* places of a set */
+    int32_t others;
+    int32_t tuples;
+    const int32_t *other;     /* [tuples]: the number of the classes of the other operands, -1: no program */
+    int32_t kernels;          /* kernels that take the other operands in any pattern */
+    const int32_t *kernel;    /* [kernels]: among those of the abstract space */
+    const int32_t *kernel_pattern; /* [kernels] */
+    const int32_t *kernel_other;   /* [kernels] */
+} OperandBounds;
+
 typedef struct {
     int32_t shapes;
     int32_t operands;
@@ -88,7 +113,8 @@ typedef struct {
     const int32_t *per_level; /* [class tuples, levels]: the first column for the limits of one level, -1: none */
     const int32_t *const *after;   /* [operands][class tuples, classes]: the tuple with another class, -1: none */
     int32_t leaf;             /* 1: its nodes are solved at their bounds */
-    int32_t alone;            /* operands that the abstraction of the abstraction considers one by one */
+    const OperandBounds *by_operand; /* [operands], NULL: none */
+    const int32_t *blank;     /* [class tuples, operands]: the unknown patterns, where there are such bounds */
     int32_t closed_operand;   /* the operand whose closure comes before all other steps, -1: none */
     TransitionClosure closure;
     const double *grid;       /* of a Move: bounds by layout, NULL: none */
@@ -134,7 +160,6 @@ struct Model {
     const uint8_t *const *joined; /* [patterns][tensors] */
     const Model *abstract;    /* its abstraction, with patterns for states and without limits; NULL: none. Spaces have
                                  the same numbers there; others follow. */
-    const int32_t *any;       /* [patterns]: the pattern of the whole class, in an abstract model; else NULL */
     const uint64_t *relevant; /* [states]: fields of the limits that matter to an operand */
     const double *const *cost;     /* [states][tensors of the state's rank] */
     const int64_t *const *bytes;   /* the same */
@@ -149,6 +174,10 @@ struct Model {
     uint64_t full;            /* packed codes of full limits */
     uint64_t guard;           /* the bits above the fields */
 };
+
+/* Compute the bounds by the pattern of one operand, after those of the spaces below. `model` is abstract, `order`,
+ * [shapes], has smaller shapes first. Return 0; -1: no memory. */
+int engine_bound_operand(const Model *model, int32_t space, int32_t operand, const int32_t *order);
 
 /* Answers of earlier searches to a table. Each covers a box of sizes and limits, in coordinates. */
 typedef struct {

@@ -45,8 +45,8 @@ void closure_edges(State *state, uint32_t number, double budget) {
     }
 }
 
-/* Return the abstract node of a family. Where states are patterns already, only operand `kept` keeps its own. */
-static uint32_t abstraction(State *state, uint32_t number, int kept) {
+/* Return the abstract node of a family. */
+static uint32_t abstraction(State *state, uint32_t number) {
     const Model *model = state->model;
     const Family *family = &state->families[number];
     if (family->abstract) {
@@ -57,21 +57,23 @@ static uint32_t abstraction(State *state, uint32_t number, int kept) {
     const int32_t *states = state->states + (size_t)family->table * (size_t)model->width;
     int32_t patterns[model->width];
     for (int operand = 0; operand < space->operands; ++operand) {
-        const int32_t own = states[operand];
-        patterns[operand] = !model->any ? pattern_of(model, own, space->tensor[operand][family->shape])
-                            : operand == kept ? own : model->any[own];
+        patterns[operand] = pattern_of(model, states[operand], space->tensor[operand][family->shape]);
     }
     const uint32_t below = table_of(state->abstract, table->space, table->tuple, patterns);
     const uint32_t found = node_of(state->abstract, below, (int32_t)family->shape, model->abstract->full);
-    if (!model->any) {
-        state->families[number].abstract = found;
-    }
+    state->families[number].abstract = found;
     return found;
 }
 
-/* Run the abstract search on one abstract node. Return its status. */
-static int look_into(State *state, uint32_t number, uint32_t below, double budget, int64_t *quota) {
+/* Raise the bound of a node by the abstract search until it exceeds the budget or is exact for the abstraction. */
+int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota) {
     State *abstract = state->abstract;
+    if (setjmp(abstract->failure)) {
+        longjmp(state->failure, NO_MEMORY);
+    }
+    /* The abstract search counts this turn. */
+    ++*quota;
+    const uint32_t below = abstraction(state, state->nodes[number].family);
     /* The node of the previous lookup may be solved by now, through bounds of others. */
     if (abstract->frames_count && (abstract->frames[0].node != below || abstract->frames[0].budget != budget)) {
         release(abstract);
@@ -80,40 +82,15 @@ static int look_into(State *state, uint32_t number, uint32_t below, double budge
         start(abstract, below, budget);
     }
     const int status = solve(abstract, quota);
-    state->progress.abstract_nodes = abstract->nodes_count - 1 + abstract->progress.abstract_nodes;
-    state->progress.abstract_expansions = abstract->progress.expansions + abstract->progress.abstract_expansions;
+    state->progress.abstract_nodes = abstract->nodes_count - 1;
+    state->progress.abstract_expansions = abstract->progress.expansions;
     /* Also while it is paused, so that the bound of the goal rises in the meantime. */
     tighten(state, number, abstract->nodes[below].low, INFINITY, UNKNOWN_PEAK, 0);
-    if (status != PAUSED) {
-        /* Without limits of memory, steps may form a circle: then the bound stays as it is. */
-        release(abstract);
+    if (status == PAUSED) {
+        return PAUSED;
     }
-    return status;
-}
-
-/* Raise the bound of a node by the abstract search until it exceeds the budget or is exact for the abstraction. */
-int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota) {
-    if (setjmp(state->abstract->failure)) {
-        longjmp(state->failure, NO_MEMORY);
-    }
-    const int stages = state->model->any ? state->model->space[table_at(state, &state->nodes[number])->space].alone : 1;
-    if (state->looked_up != number || state->looked_up_within != budget) {
-        state->looked_up = number;
-        state->looked_up_within = budget;
-        state->looked_up_for = 0;
-    }
-    /* The abstract search counts this turn. */
-    ++*quota;
-    for (; state->looked_up_for < stages; ++state->looked_up_for) {
-        const uint32_t below = abstraction(state, state->nodes[number].family, state->looked_up_for);
-        const int status = look_into(state, number, below, budget, quota);
-        if (status == PAUSED) {
-            return PAUSED;
-        }
-        if (status == FINISHED && state->abstract->nodes[below].low > budget) {
-            return GOING_ON;
-        }
-    }
+    /* Without limits of memory, steps may form a circle: then the bound stays as it is. */
+    release(abstract);
     state->nodes[number].flags |= ABSTRACTED;
     return GOING_ON;
 }

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from morello.ir.ops.compose import Compose
-from morello.ir.ops.constants import Constants
 from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds, TransitionClosure
 from morello.search.solve.marshal import Marshaller, grid_fields
+from morello.search.solve.operand_bounds import OperandBounds
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Space
 from morello.search.tables.tiles import Kinds
@@ -32,6 +31,7 @@ class Abstraction:
 
     def __init__(self, packing: Marshaller, bounds: Bounds, layouts: LayoutBounds):
         self._packing, self._bounds, self._layouts = packing, bounds, layouts
+        self.by_operand = OperandBounds(layouts)
         self._patterns = layouts.patterns
 
     def fields(self) -> dict[str, Any]:
@@ -65,9 +65,7 @@ class Abstraction:
             "tile": [tiles.made for tiles in patterns.tile],
             **self._naming(np.arange(len(patterns)), patterns.join),
         }
-        one = packing.fields("Model", one)
-        model = {**one, "abstract": [one], "any": patterns.any}
-        return {**self._naming(patterns.of, patterns.join), "abstract": [model]}
+        return {**self._naming(patterns.of, patterns.join), "abstract": [packing.fields("Model", one)]}
 
     def _naming(self, of: Ints, join: Ints) -> dict[str, Any]:
         """Return the fields that map states to patterns."""
@@ -77,19 +75,19 @@ class Abstraction:
     def _spaces(self, own: SpaceBounds, after: int) -> list[dict[str, Any]]:
         """Return the abstract spaces in place of one; those after the first are numbered from `after` on."""
         key, packing = own.space.key, self._packing
-        # A graph has too many operands for bounds of one at a time to pay.
-        alone = 0 if isinstance(key.op, (Compose, Constants)) else len(own.space.operands)
         no_moves = np.zeros(len(own.space.operands) * len(self._bounds.states.classes) + 1)
-        shared = {**packing.shared[key], "alone": alone, "closed_operand": -1, "move_first": no_moves}
+        shared = {**packing.shared[key], "closed_operand": -1, "move_first": no_moves}
         plain = {**shared, "groups": 0, "kernels": 0, "pipeline_first": np.zeros(len(own.tuples) + 1)}
         if key not in self._layouts.closures:
             return [{**plain, **grid_fields(self._layouts, key), "leaf": 1}]
+        kernels, states = self._kernels(own.space)
+        by_operand = packing.fields("Space", self.by_operand.fields(own, states))
         spaces = [
-            {**plain, "closed_operand": operand, "closure": self._closure(changes, after + operand)}
+            {**plain, **by_operand, "closed_operand": operand, "closure": self._closure(changes, after + operand)}
             for operand, changes in enumerate(self._layouts.closures[key])
         ]
         pipelines = packing.pipelines(own, self._fresh, self._patterns.seen)
-        return [*spaces, {**shared, **self._kernels(own.space), **pipelines}]
+        return [*spaces, {**shared, **by_operand, **kernels, **pipelines}]
 
     def _closure(self, changes: TransitionClosure, space: int) -> dict[str, Any]:
         return {
@@ -102,8 +100,8 @@ class Abstraction:
             "cost": changes.cost,
         }
 
-    def _kernels(self, space: Space) -> dict[str, Any]:
-        """Return the kernels by patterns of the states that they take, the cheapest of each."""
+    def _kernels(self, space: Space) -> tuple[dict[str, Any], Ints]:
+        """Return the kernels by patterns of the states that they take, the cheapest of each; and these patterns."""
         costs = self._packing.kernel_costs[space.key]
         pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs]
         every = np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs])
@@ -111,14 +109,16 @@ class Abstraction:
         parts = np.split(every, range(_AT_ONCE, len(every), _AT_ONCE))
         rows = _distinct(np.concatenate([self._standing(part) for part in parts]))
         first = np.flatnonzero(np.any(np.diff(rows[:, :-1], axis=0, prepend=-1) != 0, axis=1))
-        return {
+        states = rows[first, :-1]
+        fields = {
             "kernels": len(first),
-            "kernel_states": rows[first, :-1],
+            "kernel_states": states,
             "kernel_first": np.append(first, len(rows)),
             "kernel_costs": rows[:, -1],
             "kernel_needs": np.zeros(len(first)),
             "kernel_priority": np.zeros(len(first)),
         }
+        return fields, states
 
     def _standing(self, rows: Ints) -> Ints:
         """Return the distinct rows, sorted, with each pattern of a state in its place."""

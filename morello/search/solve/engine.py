@@ -86,12 +86,14 @@ class Engine:
         try:
             self._begin(Phase.LAYOUTS)
             layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS if kind.layouts])
-            abstraction = Abstraction(self.marshaller, self.bounds, layouts).fields()
+            abstraction = Abstraction(self.marshaller, self.bounds, layouts)
+            model = self.marshaller.refined(layouts, abstraction.fields(), abstraction.by_operand.of)
+            abstraction.by_operand.compute(model.abstract, self.marshaller)
         except LimitReached:
             return None
         finer = copy(self)
         finer.layouts = layouts
-        finer._start(self.marshaller.refined(layouts, abstraction))
+        finer._start(model)
         return finer
 
     def _start(self, model: Pointer) -> None:

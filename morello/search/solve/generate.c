@@ -32,7 +32,7 @@ void keep_edge(State *state, Hyperedge *edge, double budget) {
 }
 
 /* Return the cost of a kernel, infinity where it does not apply. */
-static double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
+double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
     double least = INFINITY;
     for (int32_t at = space->kernel_first[kernel]; at < space->kernel_first[kernel + 1]; ++at) {
         const int32_t cost = space->kernel_costs[at];
@@ -74,7 +74,7 @@ static double loop_bound(const Model *model, const LoopGroup *group, int64_t ent
 }
 
 /* Put the states of a part's operands into `made`. Return 0 where an operand has no such tiles. */
-static int tiles(const Model *model, const LoopPart *part, int64_t entry, const int32_t *states, int32_t *made) {
+int tiles(const Model *model, const LoopPart *part, int64_t entry, const int32_t *states, int32_t *made) {
     for (int operand = 0; operand < part->operands; ++operand) {
         const int32_t whole = states[part->args[operand]];
         const int32_t cut = part->cut[entry * part->operands + operand];

@@ -64,10 +64,12 @@ class Marshaller(Structs):
         self._spaces = [self.fields("Space", self._space(own)) for own in self._bounds.by_key.values()]
         return self.struct("Model", {**self._fields, "space": self._spaces})
 
-    def refined(self, layouts: LayoutBounds, abstraction: Mapping[str, Any]) -> Pointer:
+    def refined(
+        self, layouts: LayoutBounds, abstraction: Mapping[str, Any], by_operand: Callable[[Key], dict[str, Any]]
+    ) -> Pointer:
         """Return the model with bounds by layout and an abstract model (`Abstraction.fields`)."""
         spaces = zip(self._bounds.by_key, self._spaces, strict=True)
-        space = [{**fields, **grid_fields(layouts, key)} for key, fields in spaces]
+        space = [{**fields, **grid_fields(layouts, key), **by_operand(key)} for key, fields in spaces]
         return self.struct("Model", {**self._fields, **abstraction, "space": space})
 
     def common(self) -> dict[str, Any]:

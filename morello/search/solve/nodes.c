@@ -165,11 +165,8 @@ static uint32_t family_of(State *state, uint32_t table, uint32_t shape) {
     return state->families_count - 1;
 }
 
-/* Return the bound by layouts, 0 without one. */
-static double layout_bound(const Model *model, const Space *space, const int32_t *states, uint32_t shape) {
-    if (!space->grid) {
-        return 0;
-    }
+/* Return the bound of a Move by the patterns of both operands, 0 without one. */
+double move_bound(const Model *model, const Space *space, int32_t shape, const int32_t *states) {
     int64_t place[2];
     for (int operand = 0; operand < 2; ++operand) {
         const int32_t pattern = pattern_of(model, states[operand], space->tensor[operand][shape]);
@@ -181,6 +178,27 @@ static double layout_bound(const Model *model, const Space *space, const int32_t
     return space->grid[space->first[shape] + place[0] * space->places[space->set[1][shape]] + place[1]];
 }
 
+/* Return the bound by the pattern of one operand, 0 without one. */
+double operand_bound(const Model *model, const Space *space, int operand, int32_t tuple, int32_t shape,
+                     int32_t state) {
+    const OperandBounds *bounds = &space->by_operand[operand];
+    const OperandSet *set = &bounds->sets[bounds->set[shape]];
+    const int32_t place = set->place[pattern_of(model, state, space->tensor[operand][shape])];
+    const int32_t other = bounds->other[tuple];
+    const int there = place >= 0 && other >= 0 && bounds->done[shape];
+    return there ? bounds->values[bounds->first[shape] + place * bounds->others + other] : 0;
+}
+
+/* Return the bound by layouts, 0 without one. */
+static double layout_bound(const Model *model, const Space *space, int32_t tuple, int32_t shape,
+                           const int32_t *states) {
+    double low = space->grid ? move_bound(model, space, shape, states) : 0;
+    for (int operand = 0; space->by_operand && operand < space->operands; ++operand) {
+        low = fmax(low, operand_bound(model, space, operand, tuple, shape, states[operand]));
+    }
+    return low;
+}
+
 static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t limits) {
     const Model *model = state->model;
     const uint32_t family = family_of(state, number, shape);
@@ -188,7 +206,7 @@ static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t lim
     const Space *space = &model->space[table->space];
     const int32_t *states = state->states + (size_t)number * (size_t)model->width;
     double low = bound(model, space, table->tuple, (int32_t)shape, limits);
-    low = fmax(low, layout_bound(model, space, states, shape));
+    low = fmax(low, layout_bound(model, space, table->tuple, (int32_t)shape, states));
     *PUSH(state, nodes) = (Node){.high = INFINITY,
                                  .limits = limits,
                                  .table = number,

@@ -131,6 +131,28 @@ static int operands_of(const Space *space, const PipelinePart *part, const int32
     return 1;
 }
 
+/* Return the least bound of the pipelines of a class tuple, by the patterns of its operands. */
+double pipeline_cost(const Model *model, const Space *space, int32_t tuple, uint32_t shape, const int32_t *states) {
+    double least = INFINITY;
+    int32_t made[model->width];
+    for (int32_t which = space->pipeline_first[tuple]; which < space->pipeline_first[tuple + 1]; ++which) {
+        const PipelineTable *table = &space->pipeline[space->pipeline_table[which]];
+        const int32_t *tuples = table->tuples + (int64_t)space->pipeline_row[which] * table->parts;
+        int32_t fresh[table->tensors + 1];
+        for (int32_t step = 0; step < table->steps; ++step) {
+            double cost = new_tensors(model, table, step, shape, fresh);
+            for (int at = 0; at < table->parts && cost < least; ++at) {
+                const PipelinePart *part = &table->part[at];
+                const int32_t own = part->shape[shape];
+                const int there = own >= 0 && tuples[at] >= 0 && operands_of(space, part, states, fresh, made);
+                cost += there ? part_bound(model, part->space, tuples[at], own, made) : INFINITY;
+            }
+            least = fmin(least, cost);
+        }
+    }
+    return least;
+}
+
 static void pipeline_edge(State *state, uint32_t number, const Stage *stage, double own, double budget) {
     const Model *model = state->model;
     const PipelineTable *table = stage->table;

@@ -114,9 +114,6 @@ typedef struct {
 struct State {
     const Model *model;
     State *abstract;          /* the abstract search, NULL: none */
-    uint32_t looked_up;       /* the node of the last lookup, its budget, and the operand that it was at */
-    int looked_up_for;
-    double looked_up_within;
     Progress progress;
     jmp_buf failure;
     Index table_index, family_index, node_index;
@@ -159,6 +156,9 @@ void tighten(State *state, uint32_t node, double low, double high, uint64_t peak
 void refresh(State *state, uint32_t node);
 void drop_edges(Node *node);
 int recall(State *state, uint32_t node, const Answers *known);
+double move_bound(const Model *model, const Space *space, int32_t shape, const int32_t *states);
+double operand_bound(const Model *model, const Space *space, int operand, int32_t tuple, int32_t shape,
+                     int32_t state);
 
 /* abstract.c */
 int32_t pattern_of(const Model *model, int32_t state, int32_t tensor);
@@ -169,11 +169,17 @@ int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64
 /* generate.c and pipelines.c */
 void generate(State *state, uint32_t node, double budget);
 void pipeline_edges(State *state, uint32_t node, double budget);
+double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape);
+int tiles(const Model *model, const LoopPart *part, int64_t entry, const int32_t *states, int32_t *made);
+double pipeline_cost(const Model *model, const Space *space, int32_t tuple, uint32_t shape, const int32_t *states);
 uint64_t peak_of(const State *state, uint32_t node, const Hyperedge *edge, const uint32_t *parts,
                  const uint64_t *below);
 Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own);
 void keep_edge(State *state, Hyperedge *edge, double budget);
 void add_part(State *state, Hyperedge *edge, uint32_t node, double times);
+
+/* operand_bounds.c */
+double part_bound(const Model *model, int32_t number, int32_t tuple, int32_t shape, const int32_t *states);
 
 /* solve.c */
 int solve(State *state, int64_t *quota);
