@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Integral
 
+import attrs
 import numpy as np
 
 from morello.api.functions.calls import FunctionPlan
@@ -34,35 +35,11 @@ def plan_conv2d(
     """
     views = {name: ArrayView.of(array, f"conv2d: {name}") for array, name in zip(arrays, names, strict=True)}
     x, w = views["x"], views["w"]
-    if (len(x.shape), len(w.shape)) != (4, 4):
-        raise ArgumentError(
-            f"conv2d: x has shape {x.shape} and w {w.shape}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
-        )
-    (b, channels, *image), (filters, c, *size) = x.shape, w.shape
-    if 0 in size:
-        raise ArgumentError(f"conv2d: w has shape {w.shape}", "its filters have at least one row and column")
-    if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
-        raise ArgumentError(
-            f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
-            "x needs groups times the channels of a filter, and the number of filters must be a multiple of groups",
-        )
-    strides, dilations = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
-    reach = [apart * (length - 1) + 1 for apart, length in zip(dilations, size, strict=True)]
-    axes = [*zip(image, reach, strides, strict=True)]
-    if padding == "same":
-        before, after = same_padding(image, size, strides, dilations)
-    else:
-        before = after = _pair("padding", 0 if padding == "valid" else padding, 0, ", or same or valid")
-    sizes = [(n + low + high - r) // step + 1 for (n, r, step), low, high in zip(axes, before, after, strict=True)]
-    if min(sizes) < 1:
-        raise ArgumentError(
-            f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}", "pass a larger padding"
-        )
-    # As in other frameworks, the last rows and columns that no filter reaches are ignored.
-    ends = [step * (n - 1) + r - low for (_, r, step), n, low in zip(axes, sizes, before, strict=True)]
-    views["x"] = x.parted((slice(None), slice(None), *(slice(max(0, end)) for end in ends)))
-    beyond = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
-    y = result_like("conv2d", x.dtype, (b, filters, *sizes), out)
+    _check_shapes(x.shape, w.shape, groups)
+    (b, _, *image), (filters, c, *size) = x.shape, w.shape
+    windows = _Windows.of(image, size, stride, padding, dilation)
+    views["x"] = x.parted((slice(None), slice(None), *(slice(max(0, end)) for end in windows.ends)))
+    y = result_like("conv2d", x.dtype, (b, filters, *windows.sizes), out)
     shapes = {"bias": (filters,), "residual": y.shape}
     for name in names[2:]:
         if views[name].shape != shapes[name]:
@@ -71,24 +48,81 @@ def plan_conv2d(
     if groups > 1:
         views = {name: one.split(0 if name in ("w", "bias") else 1, groups) for name, one in views.items()}
         made, kind, channel = y.split(1, groups), GroupedConv, [groups, filters // groups]
-    conv = kind(stride=strides, padding=(*before, *beyond), dilation=dilations)
+    conv = kind(stride=windows.strides, padding=windows.padding, dilation=windows.dilations)
     rank = len(made.shape)
-    later: list[tuple[Operation, tuple[int, ...]]] = []
     if "bias" in views:
         views["bias"] = views["bias"].grouped([[], *([axis] for axis in range(rank - 3)), [], []])
-        later.append((Add(over=(0, rank - 2, rank - 1)), (2,)))
-    if "residual" in views:
-        later.append((Add(), (len(names) - 1,)))
-    if activation is not None:
-        later.append((_activation(activation), ()))
     inputs = tuple(enumerate(views.values()))
+    later = _later(names, rank, activation)
     if not later:
-        return FunctionPlan("conv2d", conv, (b, *channel, c, *sizes, *size), inputs, made, y.shape)
+        return FunctionPlan("conv2d", conv, (b, *channel, c, *windows.sizes, *size), inputs, made, y.shape)
     stages = [ComposeStage(op, rank, (~at, *more)) for at, (op, more) in enumerate(reversed(later), 1)]
     graph = arranged([*stages, ComposeStage(conv, rank + 3, (0, 1))])
     order = (*graph.inputs, len(names))
-    iterated = (b, *channel, *sizes, c, *size)
+    iterated = (b, *channel, *windows.sizes, c, *size)
     return FunctionPlan("conv2d", graph.compose, iterated, inputs, made, y.shape, (*names, "y"), order)
+
+
+def _check_shapes(x: tuple[int, ...], w: tuple[int, ...], groups: object) -> None:
+    """Raise ArgumentError for shapes of images and filters, and a number of groups, that do not fit."""
+    if (len(x), len(w)) != (4, 4):
+        raise ArgumentError(
+            f"conv2d: x has shape {x} and w {w}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
+        )
+    channels, (filters, c, *size) = x[1], w
+    if 0 in size:
+        raise ArgumentError(f"conv2d: w has shape {w}", "its filters have at least one row and column")
+    if not isinstance(groups, Integral) or groups < 1 or channels != c * groups or filters % groups:
+        raise ArgumentError(
+            f"conv2d: {channels} channels of x, {c} of each of {filters} filters and groups={groups!r}",
+            "x needs groups times the channels of a filter, and the number of filters must be a multiple of groups",
+        )
+
+
+@attrs.frozen
+class _Windows:
+    """The parameters of a convolution of images of a size, and the sizes of its output.
+
+    The image is read up to `ends`, as in other frameworks: rows and columns that no filter reaches are ignored.
+    """
+
+    strides: tuple[int, int]
+    padding: tuple[int, ...]
+    dilations: tuple[int, int]
+    sizes: list[int]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, image: list[int], size: list[int], stride: object, padding: object, dilation: object) -> _Windows:
+        """Raise ArgumentError for other parameters than numbers, and for filters that are larger than the image."""
+        strides, dilations = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
+        reach = [apart * (length - 1) + 1 for apart, length in zip(dilations, size, strict=True)]
+        axes = [*zip(image, reach, strides, strict=True)]
+        if padding == "same":
+            before, after = same_padding(image, size, strides, dilations)
+        else:
+            before = after = _pair("padding", 0 if padding == "valid" else padding, 0, ", or same or valid")
+        sizes = [(n + low + high - r) // step + 1 for (n, r, step), low, high in zip(axes, before, after, strict=True)]
+        if min(sizes) < 1:
+            raise ArgumentError(
+                f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}",
+                "pass a larger padding",
+            )
+        ends = [step * (n - 1) + r - low for (_, r, step), n, low in zip(axes, sizes, before, strict=True)]
+        beyond = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
+        return cls(strides, (*before, *beyond), dilations, sizes, ends)
+
+
+def _later(names: Sequence[str], rank: int, activation: object) -> list[tuple[Operation, tuple[int, ...]]]:
+    """Return the operations on the sums of a convolution, with the numbers of their other inputs."""
+    later: list[tuple[Operation, tuple[int, ...]]] = []
+    if "bias" in names:
+        later.append((Add(over=(0, rank - 2, rank - 1)), (2,)))
+    if "residual" in names:
+        later.append((Add(), (len(names) - 1,)))
+    if activation is not None:
+        later.append((_activation(activation), ()))
+    return later
 
 
 def _activation(name: object) -> Operation:
