@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -27,7 +28,7 @@ from morello_bounds.mappers.permutations import (
     six_orders,
     volume,
 )
-from morello_bounds.mappers.ttile import Candidate, TTileOptions, candidates, longest, ttile, variants
+from morello_bounds.mappers.ttile import Candidate, TTileOptions, candidates, drawn, longest, ttile, variants
 from morello_bounds.nest import nest_of
 from morello_bounds.scheme import LoopSequence, Specifier, parse_scheme, resolved, scheme_text
 from morello_bounds.scheme_steps import schedule_of_scheme
@@ -250,3 +251,28 @@ def test_programs_are_ranked_in_a_table(tmp_path: Path) -> None:
 def test_other_operations_get_no_proposals() -> None:
     goal = api.goal("Softmax(4×8, GL, GL, serial)", target="x86_avx2", profile="base")
     assert not [*ttile().propose(goal.spec, goal.target, 0)]
+
+
+def test_random_schemes_depend_on_the_seed_alone() -> None:
+    goal = conv(64, 128, 17, 1)
+    kernels = KernelTable(by_rows).kernels(goal.spec, goal.target)
+    options = TTileOptions(tried=3)
+
+    def texts(seed: int) -> list[str]:
+        found = islice(drawn(goal.spec, goal.target, kernels, options, seed), 12)
+        return [scheme_text(one.scheme, goal.spec.op) for one in found]
+
+    first = texts(1)
+    assert first == texts(1) != texts(2)
+    assert len({*first}) == len(first) > 5
+    for one in islice(drawn(goal.spec, goal.target, kernels, options, 1), 12):
+        # Kernels of 3 to 5 rows are near the best; the loop above them is long, and the scheme covers all sizes.
+        assert one.summed >= 32
+        assert re.search(r"[345][),]|U_\{[345],h\}", scheme_text(one.scheme, goal.spec.op))
+        assert schedule_of_scheme(one.scheme, goal.spec, goal.target)
+
+
+def test_random_schemes_become_programs() -> None:
+    goal = conv(16, 32, 10, 1)
+    program = Completion(goal, ()).best(ttile(TTileOptions(by_rows, tried=3, drawn=True)), 5)
+    assert program.cost == Completion(goal, ()).best(ttile(TTileOptions(by_rows, tried=3, drawn=True)), 5).cost

@@ -62,6 +62,12 @@ from morello_bounds.mappers.ttile import TTileOptions, of_scheme, ttile
     type=click.Path(file_okay=False),
     help="Let `ttile` keep its kernels, their heat map and a table of its programs in DIR, which is made if need be.",
 )
+@click.option(
+    "--select",
+    type=click.Choice(["model", "random"]),
+    default="model",
+    help="Let `ttile` try the schemes that move least, or random ones with --seed.  [default: model]",
+)
 @cc_option
 @runner_option
 @click.option("--list", "listed", is_flag=True, help="Only list the mappers of the target.")
@@ -85,7 +91,7 @@ def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **optio
     compares, plot, objective = options["compare"], options["plot"], options["objective"]
     if not compares and (options["no_time"] or plot is not None):
         raise click.UsageError(f"{'--no-time' if options['no_time'] else '--plot'} needs --compare")
-    own = [ttile(_ttile_options(objective, options["folder"], search))]
+    own = [ttile(_ttile_options(objective, options["folder"], options["select"] == "random", search))]
     if options["history"] is not None:
         own.append(bayesian(History(Path(options["history"]), objective)))
     names = options["names"]
@@ -123,7 +129,7 @@ def command(goals: Sequence[Goal], search: SearchOptions, as_json: bool, **optio
         _print_means(found)
 
 
-def _ttile_options(objective: str, folder: str | None, search: SearchOptions) -> TTileOptions:
+def _ttile_options(objective: str, folder: str | None, drawn: bool, search: SearchOptions) -> TTileOptions:
     """Return the options of `ttile`: kernels are measured if programs are; a folder is made."""
     place = None if folder is None else Path(folder)
     if place is not None:
@@ -132,8 +138,10 @@ def _ttile_options(objective: str, folder: str | None, search: SearchOptions) ->
         except OSError as error:
             raise MorelloError(f"cannot make {place}: {error.strerror or error}", "choose another folder") from error
     if objective != TIME:
-        return TTileOptions(folder=place)
-    return TTileOptions(lambda goal: MappedProgram.of(goal, ()).timed(search.cc, search.runner).seconds or 0.0, place)
+        return TTileOptions(folder=place, drawn=drawn)
+    return TTileOptions(
+        lambda goal: MappedProgram.of(goal, ()).timed(search.cc, search.runner).seconds or 0.0, place, drawn=drawn
+    )
 
 
 def _chosen(goal: Goal, names: Sequence[str], own: Sequence[Mapper]) -> list[Mapper]:

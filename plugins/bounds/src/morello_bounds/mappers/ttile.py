@@ -9,6 +9,7 @@ import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from random import Random
 
 import attrs
 
@@ -38,12 +39,14 @@ from morello_bounds.scheme_steps import schedule_of_scheme
 NAME = "ttile"
 #: The most combinations of a class for a size, those with the best rates first, and schemes whose bytes are counted.
 _COVERS, _COUNTED = 12, 2000
+#: Of random schemes: trips of the loop along the sum above a kernel, at least; and draws for each that is tried.
+_LONG_LOOP, _DRAWS = 32, 20
 
 
 @attrs.frozen
 class TTileOptions:
     """Kernels from a `threshold` of the best on form classes; of all schemes, the `share` with the longest loops along
-    the sum above the kernel are sorted by bytes moved, and the first `tried` become programs.
+    the sum above the kernel are sorted by bytes moved, and the first `tried` become programs; if `drawn`, random ones.
 
     A `folder` receives measured kernels, their heat map, and a table of all programs for each Spec.
     """
@@ -53,6 +56,7 @@ class TTileOptions:
     threshold: float = 0.85
     share: float = 0.4
     tried: int = 200
+    drawn: bool = False
 
 
 @attrs.frozen
@@ -79,13 +83,13 @@ def ttile(options: TTileOptions | None = None) -> Mapper:
     chosen = options or TTileOptions()
 
     def propose(spec: Spec, target: Target, seed: int) -> Generator[Schedule, float | None, None]:
-        yield from _propose(spec, target, chosen)
+        yield from _propose(spec, target, seed, chosen)
 
     text = "kernels near the best, two sizes composed, below orders of loops that move little: the best by volume"
     return Mapper(NAME, propose, text, adaptive=True)
 
 
-def _propose(spec: Spec, target: Target, options: TTileOptions) -> Generator[Schedule, float | None, None]:
+def _propose(spec: Spec, target: Target, seed: int, options: TTileOptions) -> Generator[Schedule, float | None, None]:
     folder, shape = options.folder, KernelShape.of(spec, target)
     if shape is None:
         return
@@ -94,7 +98,8 @@ def _propose(spec: Spec, target: Target, options: TTileOptions) -> Generator[Sch
     caches = Caches.of(spec, target)
     rows: list[Row] = []
     tried = 0
-    for candidate in candidates(spec, target, kernels, options):
+    found = drawn(spec, target, kernels, options, seed) if options.drawn else candidates(spec, target, kernels, options)
+    for candidate in found:
         if tried == options.tried:
             break
         before = len(rows)
@@ -133,6 +138,49 @@ def candidates(spec: Spec, target: Target, kernels: Sequence[MeasuredKernel], op
     kept = kept[:: -(-len(kept) // _COUNTED) or 1]
     moved = [attrs.evolve(one, moved=caches.volumes(one.scheme, nest)) for one in kept]
     return sorted(moved, key=lambda one: (caches.cost(one.moved), scheme_text(one.scheme, spec.op)))
+
+
+def drawn(
+    spec: Spec, target: Target, kernels: Sequence[MeasuredKernel], options: TTileOptions, seed: int
+) -> Iterator[Candidate]:
+    """Yield distinct random schemes: a kernel or two of a class, a long loop along the sum above, then any loops.
+
+    The sampling of [Tollenaere2023]: factors of what is left of each size are drawn in random order.
+    """
+    shape, nest, caches = KernelShape.of(spec, target), nest_of(spec), Caches.of(spec, target)
+    if shape is None:
+        return
+    sizes = dict(zip(nest.loops, nest.sizes, strict=True))
+    summed, extent, random = shape.sums[0], sizes[shape.rows], Random(seed)
+    classes = _classes(kernels, extent, options.threshold)
+    seen: set[Scheme] = set()
+    for _ in range(_DRAWS * options.tried if classes else 0):
+        own = random.choice(classes)
+        family, cover = own.family, random.choice([*covers(extent, own.rows)])
+        trips = [
+            one
+            for one in divisors(sizes[summed])
+            if all(_takes(spec, target, shape, family, rows, one) for _, rows in cover)
+        ]
+        if not trips:
+            continue
+        long = random.choice([one for one in trips if one >= _LONG_LOOP] or [max(trips)])
+        kernel = {**dict(family.inside), shape.along: family.vectors * shape.values, summed: long}
+        total = sum(count * rows for count, rows in cover)
+        left = {dim: size // kernel.get(dim, 1) for dim, size in sizes.items()} | {shape.rows: extent // total}
+        outer: list[Specifier | LoopSequence] = []
+        while open_dims := [dim for dim, size in left.items() if size > 1]:
+            dim = random.choice(open_dims)
+            factor = random.choice(divisors(left[dim])[1:])
+            outer.append(Specifier("T", dim, factor))
+            left[dim] //= factor
+        if len(cover) > 1:
+            outer.insert(random.randint(0, len(outer)), LoopSequence(shape.rows, cover))
+        inner = shape.scheme(family, None if len(cover) > 1 else total)
+        scheme = (*_merged(tuple(outer)), Specifier("T", summed, long), *inner)
+        if scheme not in seen:
+            seen.add(scheme)
+            yield Candidate(scheme, long, caches.volumes(scheme, nest))
 
 
 def longest(found: Sequence[Candidate], share: float) -> list[Candidate]:
