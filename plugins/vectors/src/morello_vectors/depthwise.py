@@ -10,7 +10,7 @@ from functools import cache
 
 import attrs
 
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F32, DType
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
@@ -27,12 +27,15 @@ from morello_vectors.multiply_add import MultiplyAdd
 from morello_vectors.tile_tables import cycles_of
 from morello_vectors.value_graphs import ValueGraph, example, first_shape, value_graph
 
-#: Rows and columns of a round, and the most positions of a filter: each is a line of code for all.
-_ROWS, _COLUMNS, _POSITIONS = 2, 4, 49
+#: Outputs of a round, as rows and columns or as rows of pixels, and the most positions of a filter: each is a line of
+#: code for all.
+_OUTPUTS, _ROWS_OF_PIXELS, _POSITIONS = 8, 7, 49
 #: The bytes of the narrowest vectors.
 _LEAST = 16
 #: Multiply-adds that cost as much as one by the bytes of sums of integers.
 _INTEGER_ADDS = {2: 2, 4: 2, 8: 6}
+#: Loads of pixels for a vector of sums, and those that separate even pixels from odd ones, with their shuffles.
+_LOADS, _SEPARATED = 4, 12
 
 
 @cache
@@ -56,6 +59,10 @@ def _overlapped(computing: Num, *traffic: Num) -> Num:
     return choose(total > computing, total, computing)
 
 
+def _no_lines(vector: str) -> list[str]:
+    return []
+
+
 def _shared(size: int, most: int) -> int:
     """Return the size of parts of at most `most`, as few and as small as possible."""
     return ceil_div(size, ceil_div(size, most))
@@ -63,6 +70,11 @@ def _shared(size: int, most: int) -> int:
 
 def _total(spec: LogicalSpec) -> DType:
     return sums_type(spec.states[-1].dtype)
+
+
+def _widening(image: DType, total: DType) -> int:
+    """Return the half cycles of making a vector of pixels one of sums."""
+    return conversion(image) or int(image.bytes < total.bytes)
 
 
 def _fit_types(spec: LogicalSpec) -> bool:
@@ -87,8 +99,10 @@ class _Family:
     def _round(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the rows and columns of a round: outputs are shared out evenly among rounds."""
         if self.by_pixels:
-            return _shared(shape[H], self.registers // 4), 1
-        return _shared(shape[H], _ROWS), _shared(shape[W], _COLUMNS)
+            return _shared(shape[H], _ROWS_OF_PIXELS), 1
+        # With few registers, filters are read from memory: more rows have fewer lines of pixels to fetch.
+        rows, columns = (2, 4) if self.registers >= 32 else (4, 2)
+        return _shared(shape[H], rows), _shared(shape[W], columns)
 
     def _fits(self, spec: LogicalSpec) -> Mask:
         graph, shape = _of(spec), first_shape(spec)
@@ -109,15 +123,28 @@ class _Family:
         return valid
 
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
-        """Return what multiply-adds take, and what follows them."""
+        """Return what multiply-adds take, loads that convert or separate pixels, and what follows."""
         graph, shape, total = _of(spec), first_shape(spec), _total(spec)
-        widest = self.size // total.bytes
-        after = graph.instructions(widest) + conversion(spec.states[-1].dtype)
+        image = spec.operand(graph.lhs).state.dtype
         tiles = cycles_of(machine, self.adds, self.size)
-        add = tiles.add * (1 if total.is_float else _INTEGER_ADDS[total.bytes])
-        each = shape[FH] * shape[FW] * add + 2 * tiles.load + 10 * HALF_CYCLE * after
+        more = 2 * tiles.load + _LOADS * 10 * HALF_CYCLE * _widening(image, total)
+        if self.by_pixels and graph.first.strides[1] == 2:
+            more += _SEPARATED * tiles.load
         lanes, others = (W, G) if self.by_pixels else (G, W)
-        return ceil_div(shape[lanes], widest) * shape[others] * shape[B] * shape[H] * each // 10
+        each: Num = 0
+        for values in reversed(self._sizes(total)):
+            after = graph.instructions(values) + conversion(spec.states[-1].dtype)
+            # Half as wide a vector takes a half cycle.
+            add = tiles.add if values * total.bytes == self.size else min(tiles.add, 10 * HALF_CYCLE)
+            add = add * (1 if total.is_float else _INTEGER_ADDS[total.bytes])
+            taken = ceil_div(shape[lanes], values) * (shape[FH] * shape[FW] * add + more + 10 * HALF_CYCLE * after)
+            each = choose(shape[lanes] >= values, taken, each)
+        # Rounded first, so that tiles of channels cost as much as all.
+        return each // 10 * shape[others] * shape[B] * shape[H]
+
+    def _sizes(self, total: DType) -> list[int]:
+        """Return the numbers of sums in vectors, widest first."""
+        return [self.size // total.bytes >> shift for shift in range(3) if self.size >> shift >= _LEAST]
 
     def _values(self, spec: LogicalSpec) -> int:
         """Return the values of the widest vector of sums that lanes fill."""
@@ -125,15 +152,18 @@ class _Family:
         if self.by_pixels:
             graph = _of(spec)
             lanes = min(lanes, int(spec.operand(graph.lhs).shape[COLUMN]) // graph.first.strides[1])
-        sizes = [self.size // total.bytes >> shift for shift in range(3)]
-        return next(one for one in sizes if one <= lanes)
+        return next(one for one in self._sizes(total) if one <= lanes)
 
     def _emit(self, site: KernelSite) -> None:
         spec = site.spec
         shape = tuple(map(int, first_shape(spec)))
         site.line("{")
         names = {name: site.fresh(name) for name in NAMES}
-        printer = Printer(site, _of(spec), shape, self._values(spec), *self._round(shape), self.by_pixels, names)
+        round_, pinned = self._round(shape), self.adds.in_lanes(self.size, (F32, F32, F32), site).pinned
+        if self.registers < 32:
+            # Clang 14 would spill pixels.
+            pinned = _no_lines
+        printer = Printer(site, _of(spec), shape, self._values(spec), *round_, self.by_pixels, pinned, names)
         for line in printer.lines():
             site.line(f"    {line}")
         site.line("}")
@@ -156,7 +186,7 @@ class _Family:
             shape=(None, None, 1, 1, *(None,) * 4) if alone else (None, None, 1, None, None, 1, None, None),
             when=self._fits,
             cost=Combined(_overlapped, (self._computing, *map(_traffic, range(inputs + 1)))),
-            registers={"VRF": _ROWS * _COLUMNS + 4},
+            registers={"VRF": _OUTPUTS + 4},
             emit=self._emit,
         )
 

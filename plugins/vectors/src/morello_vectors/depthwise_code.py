@@ -8,7 +8,7 @@ the image are skipped where they lie in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, product
 
 import attrs
@@ -42,7 +42,8 @@ class Printer:
     """The C of one call.
 
     `shape` is that of the convolution. Vectors of `values` sums hold channels, or pixels of a row if `by_pixels`.
-    Rounds have `rows` rows, and `columns` columns of vectors of channels.
+    Rounds have `rows` rows, and `columns` columns of vectors of channels. `pinned` returns lines that keep a vector
+    in a register.
     """
 
     site: KernelSite
@@ -52,6 +53,7 @@ class Printer:
     rows: int
     columns: int
     by_pixels: bool
+    pinned: Callable[[str], list[str]]
     names: Mapping[str, str]
 
     @property
@@ -207,17 +209,22 @@ class Printer:
         if inside == {False}:
             return
         line, dtype = f"{self.names['row']}{row}", self.image.tensor.state.dtype
-        offset = self._offset(self.graph.lhs, {"b": places["b"], "g": places["g"], "h": at})
-        offset = offset + self.image.stride(COLUMN) * places["w"] * op.strides[1]
-        yield f"if ((size_t)({at}) < {height}) {{" if len(inside) > 1 else "{"
-        yield f"    const {dtype.c_name} *const {line} = {_plus(self._pointer(self.graph.lhs), offset)};"
+        body: list[str] = []
         for column, users in sorted(columns.items()):
             pixel = f"{self.names['pixel']}{row}_{column}"
             if value := self._pixels(line, column - op.pads[1], start * op.strides[1]):
-                yield f"    const {self.kind} {pixel} = {value};"
+                # Compilers would load it again for each output.
+                pins = self.pinned(pixel) if len(users) > 1 else []
+                body += [f"{'' if pins else 'const '}{self.kind} {pixel} = {value};", *pins]
                 for *out, down, across in users:
-                    yield f"    {self._added(self._sum(out[0], out[1]), pixel, self._weight(down, across))}"
-        yield "}"
+                    body.append(self._added(self._sum(out[0], out[1]), pixel, self._weight(down, across)))
+        if body:
+            offset = self._offset(self.graph.lhs, {"b": places["b"], "g": places["g"], "h": at})
+            offset = offset + self.image.stride(COLUMN) * places["w"] * op.strides[1]
+            yield f"if ((size_t)({at}) < {height}) {{" if len(inside) > 1 else "{"
+            yield f"    const {dtype.c_name} *const {line} = {_plus(self._pointer(self.graph.lhs), offset)};"
+            yield from (f"    {line}" for line in body)
+            yield "}"
 
     def _added(self, total: str, pixel: str, weight: str) -> str:
         """Return the line that adds products to sums."""
