@@ -457,7 +457,8 @@ class SearchSession:
     def _report_restricted(self, progress: Progress) -> None:
         """Pass on the progress of a restricted space with the bound of the whole one."""
         if self.progress:
-            self.progress(attrs.evolve(progress, low=self.incumbents.costs(self._goal)[0]))
+            low = self._solver.goal_costs()[0] if self._solver else 0
+            self.progress(attrs.evolve(progress, low=max(low, self.incumbents.costs(self._goal)[0])))
 
     def _note_bound(self, bounds: Bounds) -> None:
         """Record the lower bound of the goal, in case the search ends before it begins."""
