@@ -16,19 +16,23 @@ Classes = tuple[int, ...]
 
 #: Larger codes of class tuples do not fit 64 bits.
 _MOST_CODES = 1 << 62
+#: Limits below this fraction of a level's largest one have a common step.
+_SMALL = 8
 
 
 def limit_steps(limit_codes: LimitCodes) -> Ints:
     """Return the step of each limit, [levels, codes], in ascending order.
 
-    A limit that is not a power of two has the step of the next larger power of two. That only lowers bounds. Search
-    expands as many Specs as with a step for each limit, and bounds take a half to three quarters of the time and
+    A limit that is not a power of two has the step of the next larger power of two, and one below an eighth of the
+    largest, except 0, that of the eighth: few programs leave so little memory to a part. That only lowers bounds.
+    Search expands as many Specs as with a step for each limit, and bounds take a quarter to a half of the time and
     memory.
     """
     steps = np.zeros((len(limit_codes.counts), max(limit_codes.counts)), dtype=np.int64)
     for level, count in enumerate(limit_codes.counts):
         sizes = limit_codes.values[level].tolist()
-        distinct = np.array([size & (size - 1) == 0 for size in sizes])
+        least = sizes[-1] // _SMALL
+        distinct = np.array([size & (size - 1) == 0 and (size >= least or not size) for size in sizes])
         distinct[-1] = True
         # Other limits have the step of the next distinct one.
         steps[level, :count] = np.cumsum(distinct) - distinct
