@@ -230,3 +230,12 @@ def test_pixels_by_group_are_products_of_matrices() -> None:
 
 def test_searches_of_a_model_share_four_gibibytes() -> None:
     assert 0 < (default_budget().memory or 0) <= 4 << 30
+
+
+@pytest.mark.parametrize(("channels", "filters", "op"), [(576, 160, "Matmul"), (2048, 512, "Conv")])
+def test_odd_numbers_of_pixels_are_rows_where_a_cache_holds_the_weights(channels: int, filters: int, op: str) -> None:
+    """Of 49 rows one is left alone: reading all weights again for it takes long from memory."""
+    model = Model((1, channels, 7, 7))
+    model.add("Conv", ["x", model.constant(filters, channels, 1, 1)], (1, filters, 7, 7))
+    plan = plan_of(simplified(graph_of(model.finished(["t0"]), "m", {}, "m.onnx")))
+    assert [op for call in plan.calls for op in ("Matmul", "Conv") if call.written.text.startswith(op)] == [op]

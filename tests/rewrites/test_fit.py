@@ -17,6 +17,7 @@ from morello.errors import Inapplicable, PluginError
 from morello.frontend.parser import parse_schedule, parse_spec
 from morello.ir.impl import Impl, Loop, Node, Part, cost_and_peak, walk
 from morello.ir.limits import Limits
+from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.tile import Tile
@@ -164,6 +165,28 @@ def test_tile_sizes_of_all_kernels_are_combined(avx2: Target) -> None:
     fill = parse_spec("FillZero(1×12, GL, serial)", both).logical
     assert not both.tile_sizes(fill.op)
     assert "fit 1 [6]" in [str(step) for step in ExactFit.steps(fill, both)]
+
+
+def test_rows_of_any_number_are_covered_by_cheap_register_tiles(avx2: Target) -> None:
+    """Rows from 5 on cost at most 7 % more each than those of the cheapest tile of two vectors ([Tollenaere2021])."""
+    kernel = avx2.kernels_by_name["RegisterTileAccum"]
+    assert kernel.cost
+
+    def product_of(rows: int) -> LogicalSpec:
+        return parse_spec(f"MatmulAccum(1×{rows}×128×16, L1, L1, L1, serial)", avx2).logical
+
+    costs = {rows: int(kernel.cost(product_of(rows), avx2)) for rows in range(1, 7)}
+    least = min(cost / rows for rows, cost in costs.items())
+    for extent in range(5, 401):
+        whole = product_of(extent)
+        tried = [step for step in ExactFit.steps(whole, avx2) if step.dim == 1 and step.worth_trying(whole, avx2)]
+        covers = [
+            [(part.ranges[1].trips, part.ranges[1].size) for part in step.expansion(whole, avx2).parts if part.ranges]
+            for step in tried
+        ]
+        covers += [[(extent // size, size)] for size in costs if extent % size == 0]
+        sums = [sum(int(trips) * costs[int(size)] for trips, size in cover) for cover in covers]
+        assert least * extent / min(sums) >= 0.93, extent
 
 
 def test_batches_try_the_sizes_of_each_spec(avx2: Target) -> None:
