@@ -17,12 +17,13 @@ from pathlib import Path
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import ALL, BY_NAME, INDICES, DType
-from morello.ir.layout import col_major, row_major
+from morello.ir.layout import Layout, chwn, col_major, nhwc, row_major
 from morello.ir.numbers import Num, product
 from morello.ir.ops import BY_NAME as OPERATIONS
 from morello.ir.ops import Operation
 from morello.ir.ops.base import Value
 from morello.ir.ops.scan import Arg, TopK
+from morello.ir.ops.windows import Windows
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.microkernel import Microkernel
@@ -122,7 +123,11 @@ class Survey:
             if op.refusal(shape, dtypes) or (best == SCALAR and max(sizes) < 4):
                 continue
             choices = [
-                [state for state in self._states(one.shape(shape), dtype) if pattern.accepts(state, len(one.dims))]
+                [
+                    state
+                    for state in self._states(one.shape(shape), dtype, pattern.layouts)
+                    if pattern.accepts(state, len(one.dims))
+                ]
                 for one, pattern, dtype in zip(declared, kernel.operands, dtypes, strict=True)
             ]
             if any(kernel.accepts(LogicalSpec(op, shape, each)) for each in itertools.product(*choices)):
@@ -132,16 +137,15 @@ class Survey:
         return best
 
     @cache  # noqa: B019
-    def _states(self, shape: tuple[int, ...], dtype: DType) -> list[OperandState]:
-        """Return contiguous operands in every level, by rows and by columns.
-
-        Strips are left out: kernels that take them are other ways to what there are kernels for without.
-        """
+    def _states(self, shape: tuple[int, ...], dtype: DType, layouts: tuple[Layout, ...] = ()) -> list[OperandState]:
+        """Return contiguous operands in every level: by rows, by columns, as images, and in `layouts` of a kernel."""
         target = self._target
         states: dict[OperandState, None] = {}
         for level in target.operand_levels:
             vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
-            for layout, vector in itertools.product((row_major(len(shape)), col_major(len(shape))), vectors):
+            images = (nhwc(4), chwn(4)) if len(shape) == 4 else ()
+            orders = dict.fromkeys((row_major(len(shape)), col_major(len(shape)), *images, *layouts))
+            for layout, vector in itertools.product(orders, vectors):
                 if layout.applies(shape):
                     tensor = TensorSpec(shape, target.state(level.name, dtype, layout, vector=vector)).canonical()
                     if tensor.has_whole_vectors():
@@ -200,8 +204,15 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
     """Yield a few that the kernel's size rules allow: one value, and as many in a row or square as fill vectors."""
     if kernel.shape is not None:
         rules = kernel.size_rules(rank) or ()
+        # Tiles that search tries, windows that lie in small images, and else whole vectors.
+        window = usual(op)[-2 * op.axes :] if isinstance(op, Windows) else ()
+        free = [64] * (rank - len(window)) + [*window]
+        free = [min(kernel.offered_sizes.get(dim, ()), default=size) for dim, size in enumerate(free)]
         yield from itertools.product(
-            *([one] if isinstance(one, int) else [one.of] if isinstance(one, Multiple) else [1, 64] for one in rules)
+            *(
+                [one] if isinstance(one, int) else [one.of] if isinstance(one, Multiple) else [1, size]
+                for one, size in zip(rules, free, strict=True)
+            )
         )
     elif op.rank is None:
         yield from ((1,) * rank, (*(1,) * (rank - 1), 64))

@@ -15,11 +15,13 @@ from morello.plugins.registry import Registry
 from .scheduled import check, in_turns
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
+_PAIRS = "ConvImageVpmaddwd"
 
 
 def tiles() -> dict[str, str]:
     """Return the kernel for each Spec: sums from 0 and more, loops in either order, one step and many."""
     filters, pixels = "(f32, L1, chwn), (f32, L1, nhwc), serial", "(f32, L1), (f32, L1), serial"
+    i32 = "(i32, L1, nhwc), serial)"
     return {
         f"Conv[stride=2](1×16×3×1×5×7×7, (f32, L1), {filters})": "ConvTile",
         f"ConvAccum(1×11×18×1×4×1×2, (f32, L1, nhwc), {filters})": "ConvTile",
@@ -36,6 +38,12 @@ def tiles() -> dict[str, str]:
         f"ConvAccum[dilation=[2, 3], padding=4](1×24×4×5×6×3×3, (f32, L1, nhwc), {filters})": "ConvImage",
         f"Conv[padding=[0, 3, 4, 0]](1×8×2×6×5×2×5, (f32, L1), {filters})": "ConvImage",
         "Conv[padding=2](1×16×8×3×4×5×5, (f32, L1, nhwc), (f32, L2, layout[2, 3, 1, 0]), (f32, L1, nhwc))": "ConvImage",
+        # Words of channels: by positions, by channels, and a single one.
+        f"Conv[padding=1, stride=2](1×24×6×5×9×3×3, (u8, L1, nhwc), (i8, L1, layout[2, 3, 1, 0, 1p2]), {i32}": _PAIRS,
+        f"ConvAccum[padding=2](1×12×8×3×4×5×2, (i16, L1, nhwc), (i8, L2, layout[1, 2, 3, 0, 1p2]), {i32}": _PAIRS,
+        f"Conv(1×16×2×3×7×3×3, (u8, L1, nhwc), (u8, L1, layout[2, 3, 0, 1]), {i32}": _PAIRS,
+        "Conv[padding=1](1×16×3×4×5×3×3, (bf16, L1, nhwc), (f32, L1, chwn), (f32, L1, nhwc), serial)": "ConvImageBf16",
+        "Conv[dilation=2](1×9×3×4×5×3×3, (f64, L1, nhwc), (f64, L1, chwn), (f64, L1, nhwc), serial)": "ConvImageF64",
     }
 
 

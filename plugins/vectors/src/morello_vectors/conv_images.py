@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 
 import attrs
 import numpy as np
 
 from morello.ir.index import as_index
+from morello.ir.layout import Dynamic, Layout, Packed
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.conv import Conv
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_vectors.conv import beside, conv_of, plain
-from morello_vectors.multiply_add import Lanes, MultiplyAdd
+from morello_vectors.multiply_add import Families, Lanes, MultiplyAdd
 from morello_vectors.reduce import accumulates
 from morello_vectors.register_tiles import besides_sums
 from morello_vectors.tile_code import Matrix, OuterLoop, TilePrinter
@@ -97,6 +99,24 @@ def _rows_used(op: Conv, h: int, fh: int) -> int:
     step, apart, top = op.strides[0], op.dilations[0], op.pads[0]
     height = step * (h - 1) + apart * (fh - 1) + 1 - top - op.pads[2]
     return sum(0 <= row * step - top + down * apart < height for row in range(h) for down in range(fh))
+
+
+def words(taken: int) -> tuple[Layout, ...]:
+    """Return the layouts of filters, by positions or by channels, in which values of a step lie side by side.
+
+    Dimensions of size 1 are left out, and channels are a single strip if a step takes all.
+    """
+    found: list[Layout] = []
+    for kept, order in product(
+        product((True, False), repeat=3), ((_ROW, _COLUMN, _CHANNEL), (_CHANNEL, _ROW, _COLUMN))
+    ):
+        outer = [Dynamic(dim) for dim in order if kept[dim - 1]]
+        found.append(Layout((*outer, Dynamic(_FILTER), Packed(_CHANNEL, taken) if kept[0] else Dynamic(_CHANNEL))))
+    return tuple(dict.fromkeys(found))
+
+
+def _whole_words(state: OperandState) -> bool:
+    return state.contig >= 2
 
 
 @attrs.frozen
@@ -218,7 +238,10 @@ class _Family:
         lanes, filters = self._lanes(spec), spec.shape[_F]
         valid: Mask = (2 * filters >= lanes.values) & (ceil_div(filters, lanes.values) <= _VECTORS)
         valid = valid & (self._most(filters, lanes) > 0)
-        return valid & (spec.shape[_FW] <= _WIDEST) & (spec.shape[_C] % self.adds.taken == 0) & lanes.loads(filters)
+        valid = valid & (spec.shape[_FW] <= _WIDEST) & lanes.loads(filters)
+        layout, taken = spec.states[1].layout, self.adds.taken
+        strips = layout is not None and layout.has_strips
+        return valid & (spec.shape[_C] % taken == 0 if strips or taken == 1 else spec.shape[_C] == taken)
 
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
         cycles, lanes, op, filters = self._cycles(machine), self._lanes(spec), conv_of(spec), spec.shape[_F]
@@ -266,16 +289,23 @@ class _Family:
 
     @property
     def kernel(self) -> Microkernel:
-        near = OperandPattern(levels=("L1", "L2"), contiguous=False, when=plain)
-        values = self.size // self.adds.sum_bytes
+        near = OperandPattern(levels=("L1", "L2"), contiguous=False)
+        values, taken = self.size // self.adds.sum_bytes, self.adds.taken
+        image, filters = attrs.evolve(near, when=plain), attrs.evolve(near, when=beside(_FILTER))
+        if taken > 1:
+            image, filters = (
+                attrs.evolve(near, when=beside(_CHANNEL)),
+                attrs.evolve(near, layouts=words(taken), when=_whole_words),
+            )
         return Microkernel(
             name=f"ConvImage{self.adds.name}",
             op=Conv,
-            only=lambda op: isinstance(op, Conv) and any(op.pads),
+            # ConvTile is for those of f32 without padding.
+            only=lambda op: isinstance(op, Conv) and (any(op.pads) or self.adds.types != (("f32",) * 3,)),
             examples=tuple(Conv(padding=1, accumulate=adds) for adds in (False, True)),
             operands=(
-                attrs.evolve(near, dtypes=self.adds.lhs),
-                attrs.evolve(near, dtypes=self.adds.rhs, when=beside(_FILTER)),
+                attrs.evolve(image, dtypes=self.adds.lhs),
+                attrs.evolve(filters, dtypes=self.adds.rhs),
                 attrs.evolve(near, dtypes=self.adds.out, when=beside(_CHANNEL)),
             ),
             types=self.adds.types,
@@ -286,10 +316,14 @@ class _Family:
             ),
             registers={"VRF": self.registers},
             tile_sizes={_F: (2 * values, 3 * values)},
+            cpu_features=self.adds.cpu_features,
+            flush_to_zero=self.adds.flush_to_zero,
             emit=self._emit,
         )
 
 
-def kernels(adds: MultiplyAdd, size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return the kernels by a multiply-add of a core with `registers` vector registers of `size` bytes."""
-    return (_Family(adds, size, registers).kernel,)
+def kernels(families: Families, registers: int) -> tuple[Microkernel, ...]:
+    """Return the kernels of all multiply-adds of a core with this number of vector registers."""
+    return tuple(
+        _Family(adds, size, registers).kernel for adds, size in families if not (adds.narrow or adds.saturating)
+    )

@@ -76,19 +76,20 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
     These are `strips` of columns for register tiles; for bytes and values of 16 bits also strips of as many rows as a
     multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, for dot
     products with interleaved bf16. Images, of rank 4, also have layouts with channels last and in strips as long as a
-    vector; filters lie side by side. With more dimensions, the last two are in both orders.
+    vector; filters lie side by side, also in words of channels. With more dimensions, the last two are in both orders.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
         values = [size // dtype.bytes for size in vectors]
         if rank == 4:
-            return [row_major(4), col_major(4), nhwc(4), chwn(4), *(nchwc(4, strip) for strip in [max(values)])]
+            filters = [Layout((*map(Dynamic, (2, 3, 1, 0)), Packed(1, taken))) for taken in _taken(dtype)]
+            return [row_major(4), col_major(4), nhwc(4), chwn(4), nchwc(4, max(values)), *filters]
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
         found = [*orders, *with_strips(col_major(rank), strips, [])[1:]] if rank > 1 else orders
         if dtype == F32:
             found += [one for order in orders for one in with_strips(order, [], [2 * max(values)])[1:]]
         else:
-            words = [taken for taken in (2, 4) if taken * dtype.bytes <= 4] if rank > 1 else []
+            words = _taken(dtype) if rank > 1 else []
             found += [layout for taken in words for layout in _in_words(rank, taken, strips)]
         more = map(Layout, permutations(row_major(rank).dims)) if rank == 3 else ()
         return [*dict.fromkeys((*found, *more))]
@@ -123,7 +124,14 @@ def offers(layout: Layout, buffer: NewBuffer) -> bool:
         return not isinstance(buffer.op, Matmul) or layout.dims[0].dim == 0
     if any(one.odd_even for one in layout.dims):
         return buffer.cast
-    return len(buffer.operand.dims) == 4 or not (buffer.operand.writes or buffer.op.moves_data)
+    if len(buffer.operand.dims) == 4:
+        return layout.dims[-2].dim != 0 or buffer.operand.name == "filters"
+    return not (buffer.operand.writes or buffer.op.moves_data)
+
+
+def _taken(dtype: DType) -> list[int]:
+    """Return how many values multiply-adds take at once: words of 4 bytes, and pairs."""
+    return [taken for taken in (2, 4) if taken * dtype.bytes <= 4]
 
 
 def _in_words(rank: int, taken: int, strips: Sequence[int]) -> Iterator[Layout]:
