@@ -38,6 +38,7 @@ from morello.search.solve.engine import Engine
 from morello.search.solve.generic_rewrites import Uncovered
 from morello.search.solve.solver import Alternative, RefinementDue, Solver
 from morello.search.step_kinds import is_known
+from morello.search.tables.step_tables import SearchTables
 
 #: Expansions before layout bounds are built, which take longer than many a proof without them.
 REFINE_AFTER = 16_384
@@ -68,6 +69,8 @@ class SearchSession:
         self.progress = progress
         self.cache = cache
         self._restricted = False
+        #: The tables of the whole space, in a search of a restricted one.
+        self._whole: SearchTables | None = None
         self._refine_after = REFINE_AFTER if refine_after is None else refine_after
         self._started = time.monotonic()
         self._solver: Solver | None = None
@@ -325,6 +328,7 @@ class SearchSession:
         """Return a search of a restricted space."""
         session = SearchSession(space, progress=self._report_restricted, refine_after=self._refine_after)
         session._restricted = True
+        session._whole = self._solver.engine.search_tables if self._solver else None
         return session
 
     def _feasible(self, spec: Spec) -> CostAndPeak | None:
@@ -420,6 +424,7 @@ class SearchSession:
                 begin=self._report_phase,
                 bounded=self._note_bound,
                 tables=tables,
+                whole=self._whole,
             )
         self.set_up = time.monotonic() - started
         self._solver = self._with(engine)

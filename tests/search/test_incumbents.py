@@ -24,6 +24,9 @@ from morello.search.budget import MemoryLimitReached, SearchBudget
 from morello.search.incumbents import Incumbent, restricted, shapes_below
 from morello.search.progress import Phase, Progress
 from morello.search.session import SearchSession
+from morello.search.step_kinds import KINDS
+from morello.search.tables.kernels import KernelTables
+from morello.search.tables.step_tables import SearchTables
 
 TEXTS = [
     "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0, 0])",
@@ -275,3 +278,22 @@ def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, 
     found = search.search_within(spec, SearchBudget(expansions=150_000))
     assert search.solved > 0
     assert 1 < found.low <= found.cost == cost_and_peak(found.impl).cost < most * found.low
+
+
+def test_kernels_of_a_restricted_space_are_those_of_the_whole_one(avx2: Target) -> None:
+    spec = parse_spec("Matmul(1×6×12×16, GL, GL, GL, serial)", avx2)
+    kinds = [kind.tables for kind in KINDS]
+    whole, narrow = SearchTables([spec.logical], avx2, kinds), restricted(avx2)[1]
+
+    def costs(tables: SearchTables) -> dict[object, float]:
+        return {
+            (str(key), str(kernel.step), kernel.needs, *states, int(shape)): kernel.costs[which, place]
+            for key, kernels in tables.of(KernelTables).by_key.items()
+            for kernel in kernels
+            for states, which in zip(kernel.states.tolist(), kernel.which.tolist(), strict=True)
+            for place, shape in enumerate(kernel.shapes)
+        }
+
+    assert costs(SearchTables([spec.logical], narrow, kinds, whole)) == costs(
+        SearchTables([spec.logical], narrow, kinds)
+    )

@@ -36,7 +36,7 @@ class Engine:
 
     No limit is above the `ceilings`; lower ones make tighter bounds. Without `prune` no bound excludes a program. With
     `recalls`, `core` requests answers of earlier searches. `begin` is called with each phase, `bounded` with the bounds
-    by class. `tables` are those of an engine with the same seeds.
+    by class. `tables` are those of an engine with the same seeds, `whole` those of one for more tile sizes and layouts.
     """
 
     def __init__(
@@ -50,13 +50,14 @@ class Engine:
         begin: Callable[[Phase], None] = lambda phase: None,
         bounded: Callable[[Bounds], None] = lambda bounds: None,
         tables: SearchTables | None = None,
+        whole: SearchTables | None = None,
     ):
         self.target = target
         self.ceilings = ceilings or target.full_limits()
         self._begin = begin
         begin(Phase.TABLES)
         self.seeds = list(dict.fromkeys(seeds))
-        self.search_tables = tables or SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
+        self.search_tables = tables or SearchTables(self.seeds, target, [kind.tables for kind in KINDS], whole)
         self.generic = GenericRewrites(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
         # The steps of generic rewrites have no bounds.

@@ -107,9 +107,30 @@ class KernelTables(StepTables):
         return self._step(priority.rewrite, self.target.kernels[priority.step])
 
     def finish(self, states: States) -> None:
-        self.by_key = {key: [*self._tabulate(space, states)] for key, space in self.spaces.by_key.items()}
+        for key, space in self.spaces.by_key.items():
+            known = self._looked_up(space, states)
+            self.by_key[key] = [*self._tabulate(space, states)] if known is None else known
         self._lists.clear()
         self._accepting.clear()
+
+    def _looked_up(self, space: Space, states: States) -> list[KernelTable] | None:
+        """Return the part of the tables of a larger target that covers a space, None if they do not."""
+        whole = self.whole
+        if (
+            whole is None
+            or space.key not in whole.spaces.by_key
+            or any(one not in whole.states.numbers for one in states.states)
+        ):
+            return None
+        every = whole.spaces.by_key[space.key]
+        numbers = every.numbers(list(space.sizes))
+        if np.any(numbers < 0):
+            return None
+        shape, state = np.full(every.count, -1), np.full(len(whole.states), -1)
+        shape[numbers] = np.arange(space.count)
+        state[[whole.states.numbers[one] for one in states.states]] = np.arange(len(states))
+        tables = (_within(table, shape, state) for table in whole.of(KernelTables).by_key[space.key])
+        return [table for table in tables if table]
 
     def _step(self, place: int, kernel: Microkernel) -> Select:
         rewrite = rewrites_of(self.target)[place]
@@ -168,6 +189,17 @@ class KernelTables(StepTables):
         if key not in self._lists:
             self._lists[key] = StateList([states.states[int(number)][1] for number in numbers])
         return self._lists[key]
+
+
+def _within(table: KernelTable, shape: Ints, state: Ints) -> KernelTable | None:
+    """Return the part of a table for some shapes and states, given the new number of each, -1: none."""
+    shapes, tuples = shape[table.shapes], state[table.states]
+    there, chosen = np.flatnonzero(shapes >= 0), np.flatnonzero(np.all(tuples >= 0, axis=1))
+    if not len(there) or not len(chosen):
+        return None
+    rows, which = np.unique(table.which[chosen], return_inverse=True)
+    costs = table.costs[np.ix_(rows, there)]
+    return attrs.evolve(table, states=tuples[chosen], which=which.reshape(-1), shapes=shapes[there], costs=costs)
 
 
 @attrs.frozen(eq=False)

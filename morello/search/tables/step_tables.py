@@ -46,6 +46,9 @@ class Priority:
 class StepTables(MakesStates, ABC):
     """All expansions by steps of one kind, over the shapes of some spaces and the states of operands."""
 
+    #: The tables of more tile sizes and layouts, if they are known.
+    whole: SearchTables | None = None
+
     def __init__(self, spaces: Spaces, target: Target):
         self.spaces = spaces
         self.target = target
@@ -71,12 +74,23 @@ class StepTables(MakesStates, ABC):
 
 
 class SearchTables:
-    """Shapes, operand states and the tables of each kind of step, for all Specs reachable from some goals."""
+    """Shapes, operand states and the tables of each kind of step, for all Specs reachable from some goals.
 
-    def __init__(self, goals: Sequence[LogicalSpec], target: Target, kinds: Sequence[type[StepTables]]):
+    `whole` are the tables of a target that differs in having more tile sizes and layouts: kernels are looked up there.
+    """
+
+    def __init__(
+        self,
+        goals: Sequence[LogicalSpec],
+        target: Target,
+        kinds: Sequence[type[StepTables]],
+        whole: SearchTables | None = None,
+    ):
         self.target = target
         self.spaces = Spaces(goals, target, kinds)
         self.steps = [kind(self.spaces, target) for kind in kinds]
+        for tables in self.steps:
+            tables.whole = whole
         goal_states = [*dict.fromkeys(state for goal in goals for state in ranked_states(goal))]
         self.states = States(self.spaces, goal_states, self.steps, target)
 
