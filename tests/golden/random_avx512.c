@@ -23,17 +23,17 @@
 
 void random_avx512(const uint32_t *restrict rows, const uint32_t *restrict columns, const float *restrict rhs, float *restrict out);
 
-typedef uint32_t u32x16 __attribute__((vector_size(64)));
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
-typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
 
-typedef float f32x16 __attribute__((vector_size(64)));
+typedef float f32x8 __attribute__((vector_size(32)));
 
-static inline u32x16 repeat_u32x16(uint32_t value) {
-    return (u32x16){value, value, value, value, value, value, value, value, value, value, value, value, value, value, value, value};
+static inline u32x8 repeat_u32x8(uint32_t value) {
+    return (u32x8){value, value, value, value, value, value, value, value};
 }
 
-static inline u32x16 mixed_u32x16(u32x16 x) {
+static inline u32x8 mixed_u32x8(u32x8 x) {
     x ^= x >> 16;
     x *= 0x85ebca6bu;
     x ^= x >> 13;
@@ -42,17 +42,19 @@ static inline u32x16 mixed_u32x16(u32x16 x) {
     return x;
 }
 
-static inline f32x16 random_f32x16(u32x16 key, u32x16 column) {
-    const u32x16 x = mixed_u32x16(key ^ column * 0x9e3779b9u);
-    return __builtin_convertvector(((i32x16)x >> 8), f32x16) * 0x1.0000000000000p-23f;
+static inline f32x8 random_f32x8(u32x8 key, u32x8 column) {
+    const u32x8 x = mixed_u32x8(key ^ column * 0x9e3779b9u);
+    return __builtin_convertvector(((i32x8)x >> 8), f32x8) * 0x1.0000000000000p-23f;
 }
 
-static inline u32x16 load_rest_u32x16(const uint32_t *from, int count, u32x16 v) {
-    return (u32x16)_mm512_mask_loadu_epi32((__m512i)v, (__mmask16)((1u << count) - 1), from);
+static inline u32x8 load_u32x8(const uint32_t *from) {
+    u32x8 v;
+    memcpy(&v, from, sizeof v);
+    return v;
 }
 
-static inline void store_rest_f32x16(float *to, f32x16 v, int count) {
-    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)v);
+static inline void store_f32x8(float *to, f32x8 v) {
+    memcpy(to, &v, sizeof v);
 }
 
 void random_avx512(const uint32_t *restrict rows, const uint32_t *restrict columns, const float *restrict rhs, float *restrict out) {
@@ -63,11 +65,11 @@ void random_avx512(const uint32_t *restrict rows, const uint32_t *restrict colum
         for (ptrdiff_t m = 0; m < 2; ++m) {
             /* Random[seed=1](1×1×8, L1, L1, L1): VectorRandom */
             {
-                const u32x16 rows_all = repeat_u32x16(rows[m]);
+                const u32x8 rows_all = repeat_u32x8(rows[m]);
                 const uint32_t *const columns_at = columns;
                 float *const between_l1_at = &between_l1[8 * m];
-                {
-                    store_rest_f32x16(between_l1_at + 0, random_f32x16(mixed_u32x16(rows_all ^ 0x514e28b7u), load_rest_u32x16(columns_at + 0, 8, repeat_u32x16((uint32_t)0))), 8);
+                for (ptrdiff_t i = 0; i < 8; i += 8) {
+                    store_f32x8(between_l1_at + i, random_f32x8(mixed_u32x8(rows_all ^ 0x514e28b7u), load_u32x8(columns_at + i)));
                 }
             }
         }

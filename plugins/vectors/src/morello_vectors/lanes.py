@@ -28,6 +28,8 @@ ANYWHERE = ("RF", "L1", "VRF")
 FLOATS = ("f32", "bf16", "f16")
 #: The levels from which nothing is prefetched.
 NEAR_CORE = ("RF", "VRF", "L1", "L2")
+#: Values of vectors narrower than the widest.
+_NARROWER = (4, 8)
 FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
 ANY_FLOAT = OperandPattern(levels=ANYWHERE, dtypes=(*FLOATS, "f64"))
 
@@ -178,13 +180,18 @@ class Place:
         )
 
 
-def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1) -> Iterator[Place]:
+def places(
+    site: KernelSite, values: int, operands: Sequence[int], most: int = 1, narrower: bool = False
+) -> Iterator[Place]:
     """Yield the places of all vectors of operands, printing the loop over them, if one is needed.
 
-    Single values are put in all lanes first. A round of the loop has several turns, at most `most`.
+    Single values are put in all lanes first. A round of the loop has several turns, at most `most`. If `narrower`, a
+    rest that fills a narrower vector is one: the next load of what a masked store wrote would wait for it.
     """
     sites = {index: site.operand(index) for index in operands}
     total = max(int(one.tensor.volume) for one in sites.values())
+    if narrower and total < values and total in _NARROWER:
+        values = total
     fixed = {i: splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
     moving = [i for i in operands if i not in fixed]
     if any(sites[i].in_registers for i in moving):
@@ -208,7 +215,10 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
         site.line("    }")
     if rest:
         site.line("    {")
-        yield Place(site, values, str(full), pointers, fixed, 0, rest)
+        if narrower and rest in _NARROWER:
+            yield Place(site, rest, str(full), pointers, {i: splat(site, sites[i], rest) for i in fixed})
+        else:
+            yield Place(site, values, str(full), pointers, fixed, 0, rest)
         site.line("    }")
 
 
@@ -249,7 +259,8 @@ def lanewise(template: VectorTemplate, widest: int, past_caches: bool = False) -
     def emit(site: KernelSite) -> None:
         values, operands = width(site.spec, widest), range(len(site.spec.states))
         site.line("{")
-        for place in (streamed_places if past_caches else places)(site, values, operands):
+        found = streamed_places(site, values, operands) if past_caches else places(site, values, operands, 1, True)
+        for place in found:
             place.print(template if isinstance(template, str) else template(place))
         site.line("}")
 
