@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 import morello
 from morello.errors import Inapplicable, PluginError
 from morello.frontend.parser import parse_schedule, parse_spec
-from morello.ir.impl import Impl, Loop, Node, Part, cost_and_peak, walk
+from morello.host import missing_features
+from morello.ir.impl import Impl, Loop, Node, Part, cost_and_peak, leaves, walk
 from morello.ir.limits import Limits
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
+from morello.plugins.registry import installed
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.tile import Tile
 from morello.schedule import schedule_of
 from morello.search.session import SearchSession
+from morello.testing.trials import Trials
 
 
 def matmul(shape: str = "1×34×8×16", op: str = "MatmulAccum", operands: str = "GL, GL, GL") -> morello.Goal:
@@ -310,3 +313,38 @@ def boundaries_with_accumulators(impl: Impl) -> int:
         for part, child in zip(node.expansion.parts, node.children, strict=True)
         if part.role == "boundary"
     )
+
+
+#: [Tollenaere2021], Figures 8 and 10: pixels of a row of the output, rows of the filter, and stride of its 23 layers.
+LAYERS = [
+    *((544, 3, 1), (272, 3, 1), (136, 3, 1), (136, 1, 1), (68, 3, 1), (68, 1, 1), (34, 3, 1), (34, 1, 1), (17, 3, 1)),
+    *((17, 1, 1), (112, 7, 2), (56, 3, 1), (56, 1, 1), (28, 3, 2), (28, 1, 2), (28, 3, 1), (14, 3, 2), (14, 3, 1)),
+    *((7, 3, 2), (7, 1, 2), (7, 3, 1)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing_features(installed().target("x86_avx2").info.cpu_features)), reason="needs AVX2")
+def test_layers_of_the_paper_are_covered_by_two_kernels(avx2: Target) -> None:
+    """All of them compile by composition and are right, and no tile is partial: two rows, 16 filters, 2 channels."""
+    impls: dict[tuple[object, ...], Node] = {}
+    for pixels, rows, stride in LAYERS:
+        name = f"Conv[stride={stride}]" if stride > 1 else "Conv"
+        filters, nhwc = "(f32, GL, layout[2, 3, 1, 0])", "(f32, GL, nhwc)"
+        text = f"{name}(1×16×2×2×{pixels}×{rows}×{rows}, {nhwc}, {filters}, {nhwc}, serial)"
+        row = morello.Goal.of(parse_spec(text, avx2), avx2).tile(1, 16, 2, 1, pixels, rows, rows)
+        (leaf,) = leaves(row.impl)
+        offered = [step for step in ExactFit.steps(leaf.spec.logical, avx2) if step.dim == 4]
+        fitting = [one for one in offered if max(one.sizes) <= 6 and one.worth_trying(leaf.spec.logical, avx2)]
+        sizes = min((one.sizes for one in fitting), key=lambda sizes: (-max(sizes), len(sizes), -min(sizes)))
+        body = "move 0 to L1; move 1 to L1; move 2 to L1; select ConvTile"
+        parts = "\n".join(f"subschedule [{at}] {{ {body} }}" for at in range(len(sizes)))
+        goal = row.apply(f"fit 4 [{', '.join(map(str, sizes))}]\n{parts if len(sizes) > 1 else body}")
+        assert isinstance(goal.impl, Node)
+        loops = [one for one in walk(goal.impl) if isinstance(one, Node)]
+        assert "boundary" not in {part.role for one in loops for part in one.expansion.parts}
+        # Of the same sizes, the shortest runs.
+        impls[sizes, rows, stride] = goal.impl
+    trials = Trials([*impls.values()], avx2)
+    for index in range(len(impls)):
+        trials.check(index)
