@@ -10,7 +10,7 @@
 /* The largest patience: a search for any program, rather than a proof, should switch edges rarely. */
 #define HASTE 0.1
 /* Edges are generated for budgets this much larger than needed, since budgets rise in small steps. */
-#define AHEAD 1.2
+#define AHEAD 1.05
 
 double edge_low(const State *state, const Node *node, const Hyperedge *edge) {
     double total = edge->own;
@@ -185,7 +185,7 @@ static int visit_every(State *state, Frame *frame) {
 static void reach_further(State *state, uint32_t number, double budget) {
     const Node *node = &state->nodes[number];
     double reach = AHEAD * fmax(budget < INFINITY ? budget : 0, node->low);
-    reach = fmin(fmax(reach, 2 * node->reach), node->high);
+    reach = fmin(fmax(reach, 1.3 * node->reach), node->high);
     if (state->model->exhaustive || node->low >= EXACT || reach >= EXACT) {
         reach = INFINITY;
     }
