@@ -38,6 +38,8 @@ def tiles() -> dict[str, str]:
         f"ConvAccum[dilation=[2, 3], padding=4](1×24×4×5×6×3×3, (f32, L1, nhwc), {filters})": "ConvImage",
         f"Conv[padding=[0, 3, 4, 0]](1×8×2×6×5×2×5, (f32, L1), {filters})": "ConvImage",
         "Conv[padding=2](1×16×8×3×4×5×5, (f32, L1, nhwc), (f32, L2, layout[2, 3, 1, 0]), (f32, L1, nhwc))": "ConvImage",
+        # Tiles that lie in the padding alone.
+        f"Conv[dilation=2, padding=1](1×16×2×3×1×3×2, (f32, L1), {filters})": "ConvImage",
         # Words of channels: by positions, by channels, and a single one.
         f"Conv[padding=1, stride=2](1×24×6×5×9×3×3, (u8, L1, nhwc), (i8, L1, layout[2, 3, 1, 0, 1p2]), {i32}": _PAIRS,
         f"ConvAccum[padding=2](1×12×8×3×4×5×2, (i16, L1, nhwc), (i8, L2, layout[1, 2, 3, 0, 1p2]), {i32}": _PAIRS,

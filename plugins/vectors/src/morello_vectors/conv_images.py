@@ -180,6 +180,9 @@ class _Printer:
             body.append(f"    const {dtype.c_name} *const {names[name]} = {start};")
         for part in run.parts:
             body += [f"    {line}" for line in self._part(part, sums[part.first : part.end])]
+        if not run.parts:
+            # All of the filter's columns lie in the padding.
+            body.append(f"    (void){names['line']}, (void){names['row']};")
         body.append("}")
         body += [lanes.store_sums(address, narrow, one) for one, address, narrow in each]
         yield from lanes.declared_masks(tail, masks, body)
