@@ -14,7 +14,9 @@ from morello.ir.layout import row_major
 from morello.ir.limits import Limits
 from morello.ir.numbers import product
 from morello.ir.ops import Operation
+from morello.ir.ops.constants import Constants
 from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
 from morello.testing.generate import random_parameters, random_spec
 from morello.testing.graphs import random_compose
@@ -35,10 +37,12 @@ class Scale:
     usual: tuple[str, ...] = ()
     plain: float = 0.0
     limited: float = 0.5
+    #: The share of those that get a constant operand if they have two inputs.
+    constant: float = 0.0
 
 
 #: So small that proofs are fast, and brute force may end.
-SMALL = Scale((4, 8, 16, 32, 64), sizes := (1, 1, 2, 3, 4, 5, 6, 7, 8), (*sizes, 8, 16))
+SMALL = Scale((4, 8, 16, 32, 64), sizes := (1, 1, 2, 3, 4, 5, 6, 7, 8), (*sizes, 8, 16), constant=0.15)
 #: The rank of convolutions, or of those of groups, one more.
 _CONVOLUTION = 7
 #: Repetitions of a draw that is invalid or infeasible.
@@ -64,7 +68,22 @@ def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL, op:
             spec = found or spec
             if found and (keep or not reach.hopeless(found.logical)):
                 break
-    return attrs.evolve(spec, limits=random_limits(rng, target, scale.limited))
+    spec = attrs.evolve(spec, limits=random_limits(rng, target, scale.limited))
+    if rng.random() < scale.constant:
+        return attrs.evolve(spec, logical=_with_constants(rng, spec.logical, target))
+    return spec
+
+
+def _with_constants(rng: random.Random, logical: LogicalSpec, target: Target) -> LogicalSpec:
+    """Return a Spec one of whose inputs is constant, row major; the same if it has no two inputs."""
+    inputs = [at for at, one in enumerate(logical.declared) if one.reads and not one.writes]
+    if len(inputs) < 2:
+        return logical
+    chosen, states = rng.choice(inputs), [*logical.states]
+    shape = logical.operand(chosen).shape
+    state = target.state(target.levels[-1].name, states[chosen].dtype, row_major(len(shape)))
+    states[chosen] = TensorSpec(shape, state).canonical().state
+    return attrs.evolve(logical, op=Constants(logical.op, (chosen,)), states=tuple(states))
 
 
 def random_limits(rng: random.Random, target: Target, limited: float) -> Limits:
