@@ -30,8 +30,9 @@ _TAKEN = 4
 #: Rows of bf16, whose lines are half as many, for so few rows of the left-hand side that registers hold their values.
 #: From memory, 8 take 70 to 75 % of the time of 4 on a core of Zen 4, and as long from L3.
 _TAKEN_OF_BF16, _FEW = 8, 2
-#: Rows of the left-hand side at most: with more, its values take too many registers, and register tiles are faster.
-_MOST = 8
+#: Rows of the left-hand side at most, by bytes of a vector: with more, its values take too many registers, and register
+#: tiles are faster. Of 32 bytes, 7 and 8 rows take as long from memory, and up to a third longer from a cache (Zen 4).
+_MOST = {16: 8, 32: 6, 64: 8}
 #: Percent of its multiply-adds that a step takes, by bytes of a vector: registers do not hold all values of the
 #: left-hand side, and sums are loaded and stored. Measured on a core of Zen 5, where 1 to 8 rows differ little.
 _PERCENT = {16: 137, 32: 137, 64: 112}
@@ -174,7 +175,7 @@ def _fits(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec], Mask]:
     def fits(spec: LogicalSpec) -> Mask:
         """Return True for few rows and whole vectors: shorter products are for register tiles."""
         _, m, k, n = spec.shape
-        return (m <= _MOST) & (k >= _TAKEN) & (n >= size) & lanes_of(adds, size, spec).loads(n)
+        return (m <= _MOST[size]) & (k >= _TAKEN) & (n >= size) & lanes_of(adds, size, spec).loads(n)
 
     return fits
 
