@@ -134,7 +134,7 @@ def test_targets_list_their_optional_features(cli) -> None:
     assert found["optional_features"]["avx_vnni"] == {
         "used": True,
         "on_this_machine": not missing_features(["avx_vnni"]),
-        "kernels": ["RegisterTileVpdpbusdAccum", "RegisterTileVpdpbusd"],
+        "kernels": ["RegisterTileVpdpbusdAccum", "RegisterTileVpdpbusd", "ConvImageVpdpbusd"],
     }
 
 

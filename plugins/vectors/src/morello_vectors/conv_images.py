@@ -294,6 +294,7 @@ class _Family:
     def kernel(self) -> Microkernel:
         near = OperandPattern(levels=("L1", "L2"), contiguous=False)
         values, taken = self.size // self.adds.sum_bytes, self.adds.taken
+        of_f32 = self.adds.types == (("f32",) * 3,)
         image, filters = attrs.evolve(near, when=plain), attrs.evolve(near, when=beside(_FILTER))
         if taken > 1:
             image, filters = (
@@ -304,7 +305,7 @@ class _Family:
             name=f"ConvImage{self.adds.name}",
             op=Conv,
             # ConvTile is for those of f32 without padding.
-            only=lambda op: isinstance(op, Conv) and (any(op.pads) or self.adds.types != (("f32",) * 3,)),
+            only=lambda op: isinstance(op, Conv) and (any(op.pads) or not of_f32),
             examples=tuple(Conv(padding=1, accumulate=adds) for adds in (False, True)),
             operands=(
                 attrs.evolve(image, dtypes=self.adds.lhs),
@@ -318,7 +319,8 @@ class _Family:
                 self._computing, self._image, self._filters, lambda spec, machine: self._cycles(machine).writing(spec)
             ),
             registers={"VRF": self.registers},
-            tile_sizes={_F: (2 * values, 3 * values)},
+            # Sizes are tried for all types, and each slows search: others have powers of two.
+            tile_sizes={_F: (2 * values, 3 * values)} if of_f32 else {},
             cpu_features=self.adds.cpu_features,
             flush_to_zero=self.adds.flush_to_zero,
             emit=self._emit,
