@@ -204,14 +204,14 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
     """Yield a few that the kernel's size rules allow: one value, and as many in a row or square as fill vectors."""
     if kernel.shape is not None:
         rules = kernel.size_rules(rank) or ()
-        # Tiles that search tries, windows that lie in small images, and else whole vectors.
+        # Tiles that search tries, windows that lie in small images and vectors of few filters, and else whole vectors.
         window = usual(op)[-2 * op.axes :] if isinstance(op, Windows) else ()
-        free = [64] * (rank - len(window)) + [*window]
-        free = [min(kernel.offered_sizes.get(dim, ()), default=size) for dim, size in enumerate(free)]
+        free = [(8, 16) if window else (64,)] * (rank - len(window)) + [(size,) for size in window]
+        free = [(min(tried),) if (tried := kernel.offered_sizes.get(dim)) else one for dim, one in enumerate(free)]
         yield from itertools.product(
             *(
-                [one] if isinstance(one, int) else [one.of] if isinstance(one, Multiple) else [1, size]
-                for one, size in zip(rules, free, strict=True)
+                [one] if isinstance(one, int) else [one.of] if isinstance(one, Multiple) else [1, *sizes]
+                for one, sizes in zip(rules, free, strict=True)
             )
         )
     elif op.rank is None:

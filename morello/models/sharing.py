@@ -96,8 +96,6 @@ def _candidates(step: object, logical: LogicalSpec, target: Target) -> Iterator[
             for dim, extent in enumerate(map(int, logical.shape)):
                 if extent % target.weights.threads == 0:
                     yield _Loop(_along(logical, dim, extent // target.weights.threads), step)
-        case _:
-            pass
 
 
 def _along(logical: LogicalSpec, dim: int, size: int) -> Tile:

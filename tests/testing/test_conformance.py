@@ -45,7 +45,7 @@ def test_every_data_type_and_much_else_comes_up(name: str, avx2: Target) -> None
     # AVX-512 has these, too, with wider vectors: they are drawn for the check of kernels, but not looked at here.
     shared = {kernel.name for kernel in avx2.kernels} if name != avx2.name else set()
     for kernel in (one for one in target.kernels if one.name not in shared):
-        specs = accepted_specs(target, kernel, 6)
+        specs = accepted_specs(target, kernel, 12)
         assert all(kernel.accepts(spec.logical) for spec in specs)
         assert len({spec.logical for spec in specs}) == len(specs) >= 2
         for index, pattern in enumerate(kernel.operands):

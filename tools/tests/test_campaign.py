@@ -93,7 +93,7 @@ def specs(toy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
     """Draw these Specs instead: they have programs, and sizes from 1 up."""
     target = Registry.of(toy_cpu=toy).target("toy_cpu")
     found = [parse_spec(f"FillZero({size}, (f32, C), serial)", target) for size in range(1, 11)]
-    monkeypatch.setattr("tools.fuzz.examine.drawn_spec", lambda target, seed, number: found[number])
+    monkeypatch.setattr("tools.fuzz.examine.drawn_spec", lambda target, seed, number, op=None: found[number])
     return found
 
 

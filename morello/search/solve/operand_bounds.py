@@ -75,7 +75,8 @@ class OperandBounds:
         sizes = sets.counts[sets.of] * others
         first = np.cumsum(sizes) - sizes
         number = own.number(cls[kernel_states]) if len(kernel_states) else np.zeros(0, dtype=np.int64)
-        kernel = np.flatnonzero(blank & (number >= 0) & (other[number] >= 0))
+        # A space may have no class tuples: the last place is that of none.
+        kernel = np.flatnonzero(blank & (np.append(other, -1)[number] >= 0))
         return {
             "values": np.full(int(sizes.sum()), np.inf, dtype=np.float32),
             "done": np.zeros(len(first), dtype=np.uint8),
