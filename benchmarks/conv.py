@@ -128,11 +128,16 @@ def rates(results: Iterable[Result], limits: Mapping[str, float], threads: int) 
     for heading in ("mean", "least", "σ", "worst rows"):
         table.add_column(heading, justify="right")
     for runner in dict.fromkeys(one.runner for one in own):
-        rates = {one.problem.name: report.percent(one, limits, threads) for one in own if one.runner == runner}
+        rates = percents(own, runner, limits, threads)
         mean, least, deviation = spread([*rates.values()])
         worst = ", ".join(sorted(rates, key=lambda name: rates[name])[:5]).replace("rows ", "")
         table.add_row(runner, f"{mean:.1f}", f"{least:.1f}", f"{deviation:.1f}", worst)
     yield table
+
+
+def percents(own: Iterable[Result], runner: str, limits: Mapping[str, float], threads: int) -> dict[str, float]:
+    """Return the percent of the limit that a runner reaches, by problem."""
+    return {one.problem.name: report.percent(one, limits, threads) for one in own if one.runner == runner}
 
 
 def spread(rates: Sequence[float]) -> tuple[float, float, float]:
@@ -152,7 +157,7 @@ def draw(results: Sequence[Result], limits: Mapping[str, float], threads: int, p
     for (title, own), panel in zip(panels.items(), axes, strict=False):
         names, runners = [*dict.fromkeys(one.problem.name for one in own)], [*dict.fromkeys(one.runner for one in own)]
         for number, runner in enumerate(runners):
-            rates = {one.problem.name: report.percent(one, limits, threads) for one in own if one.runner == runner}
+            rates = percents(own, runner, limits, threads)
             if own[0].problem.suite == PRODUCTS:
                 panel.plot(list(rates), list(rates.values()), label=runner)
                 continue

@@ -164,6 +164,7 @@ def summary(results: Sequence[Result]) -> list[str]:
 
 
 def limit_lines(limits: Mapping[str, float]) -> list[str]:
+    """Return a line for each limit of the core, with its unit."""
     units = {name: "GB/s" if name.startswith("read") else "GFLOP/s" for name in limits}
     return [f"{name}: {limit:,.1f} {units[name]}" for name, limit in limits.items()]
 

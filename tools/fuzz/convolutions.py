@@ -24,7 +24,6 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops.compose import Compose
-from morello.ir.ops.constants import Constants
 from morello.ir.ops.conv import Convolution
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -38,6 +37,7 @@ from morello.rewrites.to_accum import ToAccum
 from morello.schedule import rewrite_leaf, with_child
 from morello.testing.generate import RandomPrograms
 from morello.testing.trials import Trials
+from tools.fuzz.examine import packed
 from tools.fuzz.isolated import outcomes
 
 #: Programs that are built together.
@@ -81,8 +81,7 @@ class Convolutions:
                 continue
             impl = self._program(spec, 0)
             if isinstance(impl, Node) and any(name.startswith(self.prefixes) for name in called(impl)):
-                # Calls get what is packed.
-                yield next(n for n in walk(impl) if isinstance(n, Node) and not isinstance(n.spec.op, Constants))
+                yield packed(impl)
 
     def _text(self) -> str:
         rng, grouped = self.rng, self.rng.random() < 0.5

@@ -32,7 +32,7 @@ void keep_edge(State *state, Hyperedge *edge, double budget) {
 }
 
 /* Return the cost of a kernel, infinity where it does not apply. */
-double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
+static double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
     double least = INFINITY;
     for (int32_t at = space->kernel_first[kernel]; at < space->kernel_first[kernel + 1]; ++at) {
         const int32_t cost = space->kernel_costs[at];

@@ -233,8 +233,9 @@ static int has_pipelines(const Work *work) {
 
 static void take_all_pipelines(Work *work) {
     const OperandBounds *bounds = work->bounds;
+    const int32_t size = has_pipelines(work) ? work->set->places * bounds->others : 0;
     int32_t states[work->model->width];
-    for (int32_t at = 0; has_pipelines(work) && at < work->set->places * bounds->others; ++at) {
+    for (int32_t at = 0; at < size; ++at) {
         const int32_t tuple = work->set->tuple[at];
         if (tuple >= 0) {
             patterns_at(work, at / bounds->others, tuple, states);

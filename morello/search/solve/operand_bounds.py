@@ -47,10 +47,12 @@ class OperandBounds:
             self._operand(own, operand, kernel_states, np.delete(blank, operand, axis=1).all(axis=1))
             for operand in range(len(own.space.operands))
         ]
-        values = [one["values"] for one in operands]
+        values: list[Floats32] = [one["values"] for one in operands]
         if sum(one.size for one in values) > _MOST:
             return {}
         check_budget(4 * sum(one.size for one in values))
+        for one in values:
+            one.fill(np.inf)
         self.values[key] = values
         self._fields[key] = {"by_operand": operands, "blank": unknown[own.classes]}
         return self._fields[key]
@@ -78,7 +80,8 @@ class OperandBounds:
         # A space may have no class tuples: the last place is that of none.
         kernel = np.flatnonzero(blank & (np.append(other, -1)[number] >= 0))
         return {
-            "values": np.full(int(sizes.sum()), np.inf, dtype=np.float32),
+            # Filled after the budget is checked.
+            "values": np.empty(int(sizes.sum()), dtype=np.float32),
             "done": np.zeros(len(first), dtype=np.uint8),
             "first": first,
             "sets": [

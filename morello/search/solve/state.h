@@ -169,7 +169,6 @@ int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64
 /* generate.c and pipelines.c */
 void generate(State *state, uint32_t node, double budget);
 void pipeline_edges(State *state, uint32_t node, double budget);
-double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape);
 int tiles(const Model *model, const LoopPart *part, int64_t entry, const int32_t *states, int32_t *made);
 double pipeline_cost(const Model *model, const Space *space, int32_t tuple, uint32_t shape, const int32_t *states);
 uint64_t peak_of(const State *state, uint32_t node, const Hyperedge *edge, const uint32_t *parts,
