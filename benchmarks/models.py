@@ -38,6 +38,8 @@ from harness.light import NAMES
 Call: TypeAlias = Callable[[], np.ndarray]
 #: How often each runner is measured at least.
 _ROUNDS = 7
+#: Seconds until threads of another runner no longer spin.
+_PAUSE = 0.3
 _MIB = 1 << 20
 
 
@@ -61,11 +63,11 @@ def _inputs(graph: Any) -> dict[str, np.ndarray]:
 
 def _ours(path: str, options: Options) -> tuple[Call, dict[str, float]]:
     from morello.models import CompiledModel, PlannedModel, from_onnx, targets_of
-    from morello.search.budget import SearchBudget
+    from morello.models.model import default_budget
 
     begin = time.process_time()
     limit, planned = options.time_limit, PlannedModel.of(from_onnx(path), targets_of([options.target]))
-    budget = attrs.evolve(SearchBudget.default(), expansions=None if limit else options.expansions, seconds=limit)
+    budget = attrs.evolve(default_budget(), expansions=None if limit else options.expansions, seconds=limit)
     solved = planned.solved(options.db or None, budget, options.jobs)
     own, others = (resource.getrusage(one).ru_maxrss << 10 for one in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     model = CompiledModel(solved.program(threads=options.threads))
@@ -188,6 +190,8 @@ def measure(model: str, path: str, options: Options, seconds: float, runners: It
     end = time.monotonic() + seconds
     while ready and (len(times[ready[0]]) < _ROUNDS or time.monotonic() < end):
         for runner in ready:
+            if options.threads > 1:
+                time.sleep(_PAUSE)
             pipes[runner].send(True)
             times[runner].append(pipes[runner].recv())
     for runner in ready:
