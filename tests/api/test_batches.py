@@ -38,3 +38,7 @@ def test_layouts_have_kernels_of_their_own() -> None:
         x = values(6, size).T[:, :5]
         np.testing.assert_array_equal(morello.matmul(x, x.T.copy(), **OPTIONS), x @ x.T)
         np.testing.assert_array_equal(morello.matmul(x.copy(), values(5, 4), **OPTIONS), x @ values(5, 4))
+    # Layouts of one image leave the batch out.
+    image, w = values(1, 2, 3, 2), values(1, 2, 1, 1)
+    for x in (image, np.asfortranarray(image)):
+        np.testing.assert_array_equal(morello.conv2d(x, w, **OPTIONS), np.einsum("bcyx,fczt->bfyx", image, w))

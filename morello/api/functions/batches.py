@@ -87,6 +87,9 @@ def _known(alike: _Alike, goal: Goal, dim: int) -> Kernel | None:
 def _made(alike: _Alike, goal: Goal, dim: int, compile_all: Callable[[Goal], Kernel]) -> Kernel | None:
     """Return the kernel of a goal's size, of a new one for all sizes that include the last one, or None."""
     pair = sorted((alike.last.goal, goal), key=lambda one: one.spec.shape[dim])
+    if pair[0].spec.shape[dim] == pair[1].spec.shape[dim]:
+        # They differ in layouts, which leave out a size of 1.
+        return None
     # Searches that end without a proof take long.
     few = alike.last.cost > (1 + _GAP) * alike.last.low
     sized = _for_all(pair[1], dim, few)
