@@ -80,14 +80,31 @@ def test_filters_that_reach_padding_alone(stride: Any, padding: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("groups", [1, 2])
-def test_conv2d_with_bias_residual_and_activation(groups: int, runs: None) -> None:
+@pytest.mark.parametrize(("groups", "layout"), [(1, "nchw"), (2, "nhwc")])
+def test_conv2d_with_bias_residual_and_activation(groups: int, layout: str, runs: None) -> None:
     x, w, bias, more = values(1, 4, 5, 5), values(4, 4 // groups, 3, 3, seed=1), values(4, seed=2), values(1, 4, 3, 3)
     expected = convolved(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), w, 2, 0, 1, groups) + bias[:, None, None]
-    options: dict[str, Any] = {"stride": 2, "padding": "same", "groups": groups, **FAST}
+    if layout == "nhwc":
+        x, more, expected = (one.transpose(0, 2, 3, 1) for one in (x, more, expected))
+    options: dict[str, Any] = {"stride": 2, "padding": "same", "groups": groups, "layout": layout, **FAST}
     np.testing.assert_allclose(morello.conv2d(x, w, bias, **options), expected, atol=1e-4)
     made = morello.conv2d(x, w, bias, residual=more, activation="relu6", **options)
     np.testing.assert_allclose(made, np.clip(expected + more, 0, 6), atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_conv2d_of_channels_last(groups: int) -> None:
+    def last(array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(array.transpose(0, 2, 3, 1))
+
+    x, w = values(2, 4, 7, 5), values(6, 4 // groups, 3, 3, seed=1)
+    options: dict[str, Any] = {"stride": 2, "padding": 1, "groups": groups, "layout": "nhwc", **PLAIN}
+    made, expected = morello.conv2d(last(x), w, **options), last(convolved(x, w, 2, 1, 1, groups))
+    assert made.flags.c_contiguous
+    np.testing.assert_array_equal(made, expected)
+    out = np.zeros((*expected.shape[:3], 12), np.float32)[..., ::2]
+    assert morello.conv2d(last(x)[:, ::-1], w, out=out, **options) is out
+    np.testing.assert_array_equal(out, last(convolved(x[:, :, ::-1], w, 2, 1, 1, groups)))
 
 
 def test_padding_in_words() -> None:
@@ -153,6 +170,8 @@ def test_axes_of_size_0() -> None:
         (lambda x: ANY.conv2d(x[None, None], x[None, None], padding=(1, 2, 3)), "padding is"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], padding="full"), "padding is 'full'"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], activation="rely"), "activation is 'rely'"),
+        (lambda x: ANY.conv2d(x, x, layout="nhwc"), "b×H×W×c"),
+        (lambda x: ANY.conv2d(x[None, None], x[None, None], layout="chwn"), "layout is 'chwn'"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], x), r"bias has shape \(2, 4\)"),
         (lambda x: ANY.conv2d(x[None, None, :1], x[None, None]), "leave no output"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], groups=2), "1 channels of x"),
@@ -178,4 +197,6 @@ def test_torch_in_torch_out() -> None:
     for images in (x, x.to(memory_format=torch.channels_last)):
         made = morello.conv2d(images, w, stride=2, padding=1, groups=2, **PLAIN)
         assert torch.equal(made, torch.conv2d(images, w, stride=2, padding=1, groups=2))
+    made = morello.conv2d(x.permute(0, 2, 3, 1), w, stride=2, padding=1, groups=2, layout="nhwc", **PLAIN)
+    assert torch.equal(made, torch.conv2d(x, w, stride=2, padding=1, groups=2).permute(0, 2, 3, 1))
     assert isinstance(morello.gelu(x, **PLAIN), torch.Tensor)

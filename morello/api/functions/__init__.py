@@ -124,13 +124,15 @@ def conv2d(
     groups: int = 1,
     residual: Any = None,
     activation: str | None = None,
+    layout: Literal["nchw", "nhwc"] = "nchw",
     out: Any = None,
     **options: Unpack[FunctionOptions],
 ) -> Any:
     """Return the convolution, as neural networks have it, of images b×c×H×W with filters f×(c/groups)×fh×fw.
 
     The result is b×f×h×w, h = (H + 2·padding − dilation·(fh − 1) − 1) // stride + 1 and w likewise. Parameters are a
-    number or a pair for rows and columns. The padding "same" makes h = ⌈H / stride⌉, "valid" is none.
+    number or a pair for rows and columns. The padding "same" makes h = ⌈H / stride⌉, "valid" is none. With
+    layout="nhwc", images are b×H×W×c, and residual and result b×h×w×f.
 
     A bias of f values and a residual b×f×h×w are added, then the activation is applied, in the same kernel: "relu",
     "relu6", "gelu", "silu", "sigmoid", "tanh", "hardsigmoid", "hardswish" or "mish".
@@ -138,7 +140,7 @@ def conv2d(
     parameters = tuple(tuple(each) if isinstance(each, list) else each for each in (stride, padding, dilation))
     given = {"x": x, "w": w, "bias": bias, "residual": residual}
     given = {name: one for name, one in given.items() if one is not None}
-    return call(_CONV2D, (*parameters, groups, activation, tuple(given)), tuple(given.values()), out, options)
+    return call(_CONV2D, (*parameters, groups, activation, layout, tuple(given)), tuple(given.values()), out, options)
 
 
 def attention(
@@ -191,5 +193,5 @@ _SOFTMAX = Function("softmax", plan_softmax, ("axis",), torch={"dim": "axis"})
 _GELU = Function("gelu", plan_gelu, ("form",), torch={"approximate": "form"})
 _LAYER_NORM = Function("layer_norm", plan_layer_norm, ("eps",))
 _QMATMUL = Function("qmatmul", plan_qmatmul, ("bits", "group"))
-_CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups", "activation"))
+_CONV2D = Function("conv2d", plan_conv2d, ("stride", "padding", "dilation", "groups", "activation", "layout"))
 _ATTENTION = Function("attention", plan_attention, ("scale", "window"), lacking=("dropout_p",))

@@ -16,6 +16,8 @@ from morello.ir.ops.binary import Add
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.windows import same_padding
 
+#: The axes of images by their layout.
+_LAYOUTS = {"nchw": "bcHW", "nhwc": "bHWc"}
 _ACTIVATIONS = ("Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Mish")
 
 
@@ -25,6 +27,7 @@ def plan_conv2d(
     dilation: object,
     groups: int,
     activation: object,
+    layout: object,
     names: tuple[str, ...],
     arrays: Sequence[np.ndarray],
     out: np.ndarray | None,
@@ -34,16 +37,22 @@ def plan_conv2d(
     Raises ArgumentError for shapes and parameters that do not fit.
     """
     views = {name: ArrayView.of(array, f"conv2d: {name}") for array, name in zip(arrays, names, strict=True)}
-    x, w = views["x"], views["w"]
+    letters = _letters(layout)
+    _check_ranks(views["x"].shape, views["w"].shape, letters)
+    axes = [*map(letters.index, "bcHW")]
+    x, w = views["x"].ordered(axes), views["w"]
     _check_shapes(x.shape, w.shape, groups)
     (b, _, *image), (filters, c, *size) = x.shape, w.shape
     windows = _Windows.of(image, size, stride, padding, dilation)
     views["x"] = x.parted((slice(None), slice(None), *(slice(max(0, end)) for end in windows.ends)))
-    y = result_like("conv2d", x.dtype, (b, filters, *windows.sizes), out)
-    shapes = {"bias": (filters,), "residual": y.shape}
+    sizes = dict(zip("bcHW", (b, filters, *windows.sizes), strict=True))
+    result = result_like("conv2d", x.dtype, tuple(map(sizes.__getitem__, letters)), out)
+    y, shapes = result.ordered(axes), {"bias": (filters,), "residual": result.shape}
     for name in names[2:]:
         if views[name].shape != shapes[name]:
             raise ArgumentError(f"conv2d: {name} has shape {views[name].shape}", f"pass one of {shapes[name]}")
+    if "residual" in views:
+        views["residual"] = views["residual"].ordered(axes)
     made, kind, channel = y, Conv, [filters]
     if groups > 1:
         views = {name: one.split(0 if name in ("w", "bias") else 1, groups) for name, one in views.items()}
@@ -55,20 +64,30 @@ def plan_conv2d(
     inputs = tuple(enumerate(views.values()))
     later = _later(names, rank, activation)
     if not later:
-        return FunctionPlan("conv2d", conv, (b, *channel, c, *windows.sizes, *size), inputs, made, y.shape)
+        return FunctionPlan("conv2d", conv, (b, *channel, c, *windows.sizes, *size), inputs, made, result.shape)
     stages = [ComposeStage(op, rank, (~at, *more)) for at, (op, more) in enumerate(reversed(later), 1)]
     graph = arranged([*stages, ComposeStage(conv, rank + 3, (0, 1))])
     order = (*graph.inputs, len(names))
     iterated = (b, *channel, *windows.sizes, c, *size)
-    return FunctionPlan("conv2d", graph.compose, iterated, inputs, made, y.shape, (*names, "y"), order)
+    return FunctionPlan("conv2d", graph.compose, iterated, inputs, made, result.shape, (*names, "y"), order)
+
+
+def _letters(layout: object) -> str:
+    """Return the axes of images in a layout. Raises ArgumentError for another word."""
+    if layout not in _LAYOUTS:
+        raise ArgumentError(f"conv2d: layout is {layout!r}", f"it is one of {', '.join(_LAYOUTS)}")
+    return _LAYOUTS[str(layout)]
+
+
+def _check_ranks(x: tuple[int, ...], w: tuple[int, ...], letters: str) -> None:
+    """Raise ArgumentError for images and filters that have not four axes."""
+    if (len(x), len(w)) != (4, 4):
+        hint = f"x is {'×'.join(letters)} and w f×c×fh×fw: add axes, as in x[None]"
+        raise ArgumentError(f"conv2d: x has shape {x} and w {w}", hint)
 
 
 def _check_shapes(x: tuple[int, ...], w: tuple[int, ...], groups: object) -> None:
-    """Raise ArgumentError for shapes of images and filters, and a number of groups, that do not fit."""
-    if (len(x), len(w)) != (4, 4):
-        raise ArgumentError(
-            f"conv2d: x has shape {x} and w {w}", "x is b×c×H×W and w f×c×fh×fw: add axes, as in x[None]"
-        )
+    """Raise ArgumentError for shapes b×c×H×W and f×c×fh×fw, and a number of groups, that do not fit."""
     channels, (filters, c, *size) = x[1], w
     if 0 in size:
         raise ArgumentError(f"conv2d: w has shape {w}", "its filters have at least one row and column")
