@@ -343,9 +343,12 @@ class Goal:
         """
         return self._step(Tile(_flat(sizes), parallel))
 
-    def fit(self, dim: int, *sizes: int | Sequence[int]) -> Goal:
-        """Apply a loop over tiles of one iteration dimension, whose sizes cover it exactly."""
-        return self._step(ExactFit(dim, _flat(sizes)))
+    def fit(self, dim: int, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
+        """Apply a loop over tiles of one iteration dimension, whose sizes cover it exactly.
+
+        Threads share the tiles of each size of a `parallel` loop in turn.
+        """
+        return self._step(ExactFit(dim, _flat(sizes), parallel))
 
     def split(self, size: int) -> Goal:
         """Apply a loop over tiles of the reduction."""

@@ -17,7 +17,7 @@ from morello.ir.impl import TileRange
 from morello.ir.numbers import Mask, Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
-from morello.kernels.machine import Machine
+from morello.kernels.machine import Machine, MemoryLevel
 from morello.kernels.target import Target
 from morello.rewrites.base import (
     Example,
@@ -30,7 +30,7 @@ from morello.rewrites.base import (
     require,
     select_cells,
 )
-from morello.rewrites.tile import LoopBody, body_cases, searched
+from morello.rewrites.tile import LoopBody, body_cases, check_parallel, in_parallel, searched
 
 #: The range of tiles that search tries if no kernel asks for sizes. Only register tiles need an exact fit: the
 #: remainder of larger tiles is cheap, and smaller ones reuse little.
@@ -46,7 +46,7 @@ class ExactFit(Rewrite):
     """`fit 1 [11, 12]`: tiles of 11, then of 12, which cover dimension 1 exactly: 34 is 2·11 + 12.
 
     Each size is used at least once, with as few tiles as possible; among equally few, as many as possible have the
-    largest size, then the second largest, and so on.
+    largest size, then the second largest, and so on. With `parallel`, threads share the tiles of each size in turn.
     """
 
     keyword: ClassVar[str] = "fit"
@@ -55,6 +55,7 @@ class ExactFit(Rewrite):
     structural: ClassVar[bool] = True
     dim: int = argument(int)
     sizes: tuple[int, ...] = argument(tuple)
+    parallel: bool = argument(bool, keyword="parallel", default=False)
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
@@ -69,7 +70,7 @@ class ExactFit(Rewrite):
         return _each(logical.shape[self.dim], lambda size: self.sizes in tried(size))
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
-        inside = masked(None, self._check(logical))
+        inside = masked(None, self._check(logical) & self._check_parallel(logical, target))
         batch = select_cells(logical, inside)
         bodies: list[LoopBody] = []
         start: Num = 0
@@ -79,7 +80,16 @@ class ExactFit(Rewrite):
             ranges[self.dim] = TileRange(start, size, trips)
             bodies.append(LoopBody(tuple(ranges)))
             start = start + size * trips
-        yield from cases_within(inside, body_cases(batch, bodies, self, target))
+        for case in cases_within(inside, body_cases(batch, bodies, self, target)):
+            yield RewriteCase(case.cells, in_parallel(case.expansion, target)) if self.parallel else case
+
+    def supports_level(self, level: MemoryLevel) -> bool:
+        # Registers belong to one thread.
+        return not (self.parallel and level.is_register)
+
+    def _check_parallel(self, logical: LogicalSpec, target: Machine) -> Mask:
+        sizes = tuple(max(self.sizes) if dim == self.dim else 0 for dim in range(len(logical.shape)))
+        return check_parallel(self, logical, sizes, target) if self.parallel else True
 
     def _check(self, logical: LogicalSpec) -> Mask:
         """Return the Specs that the sizes cover. Raises Inapplicable where they cover none."""

@@ -84,35 +84,36 @@ class Tile(Rewrite):
         if not self.parallel:
             yield from loop_cases(logical, sizes, self, target)
             return
-        inside = masked(None, self._check_parallel(logical, sizes, target))
+        inside = masked(None, check_parallel(self, logical, sizes, target))
         for case in cases_within(inside, loop_cases(select_cells(logical, inside), sizes, self, target)):
-            yield RewriteCase(case.cells, _in_parallel(case.expansion, target))
+            yield RewriteCase(case.cells, in_parallel(case.expansion, target))
 
-    def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Machine) -> Mask:
-        """Raise Inapplicable unless threads can share the tiles."""
-        if logical.serial:
+
+def check_parallel(step: Rewrite, logical: LogicalSpec, sizes: Sequence[Num], target: Machine) -> Mask:
+    """Return the Specs whose tiles threads can share; 0 keeps a dimension whole. Raises Inapplicable if it is none."""
+    if logical.serial:
+        raise Inapplicable(
+            f"`{step}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
+        )
+    for one, state in zip(logical.op.operands(len(sizes)), logical.states, strict=True):
+        if target.level(state.level).is_register:
             raise Inapplicable(
-                f"`{self}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
+                f"`{step}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
+                "make the loop parallel before operands move to registers",
             )
-        for one, state in zip(logical.op.operands(len(sizes)), logical.states, strict=True):
-            if not self.supports_level(target.level(state.level)):
-                raise Inapplicable(
-                    f"`{self}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
-                    "make the loop parallel before operands move to registers",
-                )
-        valid: Mask = True
-        for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
-            if size and not logical.op.writes_apart(len(logical.shape), dim):
-                valid = valid & require(
-                    size == extent,
-                    f"`{self}`: tiles along {logical.dims[dim]} of {logical.op} write the same values",
-                    f"keep {logical.dims[dim]} whole, and split it inside or outside of the parallel loop",
-                )
-        return valid
+    valid: Mask = True
+    for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
+        if size and not logical.op.writes_apart(len(logical.shape), dim):
+            valid = valid & require(
+                size == extent,
+                f"`{step}`: tiles along {logical.dims[dim]} of {logical.op} write the same values",
+                f"keep {logical.dims[dim]} whole, and split it inside or outside of the parallel loop",
+            )
+    return valid
 
 
-def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
-    """Return the same loop with its main tiles shared by the target's threads; boundary tiles follow serially."""
+def in_parallel(loop: Expansion, target: Machine) -> Expansion:
+    """Return the same loop with each main body shared by the target's threads; boundary tiles follow serially."""
     assert isinstance(loop, Loop)
     parts = [
         attrs.evolve(
@@ -122,7 +123,8 @@ def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
         )
         for part in loop.parts
     ]
-    return attrs.evolve(loop, cost=target.weights.sync, parts=tuple(parts), parallel=True)
+    bodies = sum(part.role == "body" for part in parts)
+    return attrs.evolve(loop, cost=bodies * target.weights.sync, parts=tuple(parts), parallel=True)
 
 
 def searched(logical: LogicalSpec, target: Target) -> list[int]:

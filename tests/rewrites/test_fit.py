@@ -55,6 +55,22 @@ def test_34_rows_are_two_tiles_of_11_and_one_of_12() -> None:
     assert parse_schedule(goal.schedule, goal.target) == (ExactFit(1, (11, 12)),)
 
 
+def test_threads_share_the_tiles_of_each_size() -> None:
+    goal = morello.goal("Matmul(1×46×8×16, GL, GL, GL)", target="x86_avx2").fit(1, 11, 12, parallel=True)
+    assert covered(goal, 1) == [(0, 11, 2), (22, 12, 2)]
+    assert [int(part.times) for part in parts(goal)] == [-(-2 // goal.target.weights.threads)] * 2
+    assert goal.schedule == "fit 1 [11, 12] parallel"
+    assert parse_schedule(goal.schedule, goal.target) == (ExactFit(1, (11, 12), parallel=True),)
+    with pytest.raises(Inapplicable, match="serial"):
+        matmul().fit(1, 11, 12, parallel=True)
+    with pytest.raises(Inapplicable, match="write the same values"):
+        morello.goal("MatmulAccum(1×4×34×16, GL, GL, GL)", target="x86_avx2").fit(2, 11, 12, parallel=True)
+    tiled = goal.subschedule([0], lambda one: one.tile(1, 1, 8)).subschedule([1], lambda one: one.tile(1, 1, 8))
+    kernel = morello.compile(tiled.synthesize(db=False, progress=False), db=False)
+    assert "passed" in str(kernel.check())
+    assert kernel.source.count("morello_parallel(") == 3
+
+
 @given(st.integers(1, 60), st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True))
 def test_tiles_cover_the_dimension_and_are_as_few_as_possible(extent: int, sizes: list[int]) -> None:
     assume(extent > max(sizes))
