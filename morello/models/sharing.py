@@ -15,7 +15,6 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
-from morello.rewrites.select import Select
 from morello.rewrites.tile import Tile
 from morello.schedule import Position, rewrite_leaf
 
@@ -27,17 +26,17 @@ _STARTS = 4
 
 @attrs.frozen
 class _Loop:
-    """A parallel loop in place of a node's step, or around its kernel, which is `inside` then."""
+    """A parallel loop in place of a node's step, or `around` all of its program."""
 
-    tile: Tile
-    inside: Select | None = None
+    step: Tile | ExactFit
+    around: bool
 
 
 def shared(goal: Goal, threads: int) -> Goal:
     """Return a finished goal with the loops of its program that so many threads share at the least cost.
 
-    These are all loops but those inside one another, and new ones around kernels of large Specs. The goal stays as it
-    is where none makes its program faster.
+    These are all loops but those inside one another, and new ones of a tile for each thread, around parts of the
+    program that fit such tiles. The goal stays as it is where none makes its program faster.
     """
     logical = goal.spec.logical
     if threads == 1 or not logical.serial:
@@ -47,7 +46,7 @@ def shared(goal: Goal, threads: int) -> Goal:
     if not saved:
         return goal
     spec = Spec(_parallel(logical), goal.spec.limits)
-    impl = _rewritten(goal.impl, spec, loops, target)
+    impl = _on(goal.impl, spec, loops, target)
     # No bound is known for programs with parallel loops.
     unknown = {"bounds": {spec: 1}, "before_search": Leaf(spec), "packs_found": goal.packs}
     return attrs.evolve(goal, spec=spec, target=target, position=Position(impl), **unknown)
@@ -71,50 +70,39 @@ def _best(impl: Impl, runs: int, target: Target) -> tuple[int, Mapping[int, _Loo
 
 
 def _loops(impl: Node, target: Target) -> Iterator[tuple[int, _Loop]]:
-    """Yield parallel loops in place of the step of a node, with the cost that each saves."""
-    step, logical = impl.expansion.step, _parallel(impl.spec.logical)
-    before = cost_and_peak(impl).cost
-    for loop in _candidates(step, logical, target):
+    """Yield parallel loops for a node, with the cost that each saves."""
+    before, starts = cost_and_peak(impl).cost, (_STARTS - 1) * target.weights.sync
+    spec = Spec(_parallel(impl.spec.logical), impl.spec.limits)
+    for loop in _candidates(impl, target):
         with suppress(Inapplicable):
-            made = loop.tile.expansion(logical, target)
-            cost = _STARTS * int(made.cost)
-            for at, part in enumerate(made.parts):
-                spec = Spec(part.logical, impl.spec.limits)
-                child = rewrite_leaf(spec, loop.inside, target) if loop.inside else impl.children[at]
-                cost += int(part.times) * cost_and_peak(child).cost
-            yield before - cost, loop
+            yield before - cost_and_peak(_on(impl, spec, {id(impl): loop}, target)).cost - starts, loop
 
 
-def _candidates(step: object, logical: LogicalSpec, target: Target) -> Iterator[_Loop]:
-    """Yield the loop of a step, shared; for a kernel, those that give each thread an equal part of a dimension."""
-    match step:
-        case Tile(parallel=False):
-            yield _Loop(attrs.evolve(step, parallel=True))
-        case ExactFit(sizes=(size,)):
-            yield _Loop(_along(logical, step.dim, size))
-        case Select():
-            for dim, extent in enumerate(map(int, logical.shape)):
-                if extent % target.weights.threads == 0:
-                    yield _Loop(_along(logical, dim, extent // target.weights.threads), step)
+def _candidates(impl: Node, target: Target) -> Iterator[_Loop]:
+    """Yield the loop of a node, shared, and those that give each thread an equal part of a dimension."""
+    step, shape, threads = impl.expansion.step, impl.spec.logical.shape, target.weights.threads
+    if isinstance(step, Tile | ExactFit):
+        yield _Loop(attrs.evolve(step, parallel=True), around=False)
+    for dim, extent in enumerate(map(int, shape)):
+        if extent % threads == 0:
+            sizes = tuple(extent // threads if at == dim else 0 for at in range(len(shape)))
+            yield _Loop(Tile(sizes, parallel=True), around=True)
 
 
-def _along(logical: LogicalSpec, dim: int, size: int) -> Tile:
-    return Tile(tuple(size if at == dim else 0 for at in range(len(logical.shape))), parallel=True)
-
-
-def _rewritten(impl: Impl, spec: Spec, loops: Mapping[int, _Loop], target: Target) -> Impl:
-    """Return the program for a Spec that need not be serial, with these loops in place of its own."""
+def _on(impl: Impl, spec: Spec, loops: Mapping[int, _Loop], target: Target) -> Impl:
+    """Return the program with these loops for another Spec of its operation. Raises Inapplicable if it fits none."""
     assert isinstance(impl, Node)
+    if spec == impl.spec:
+        return impl
     # Below a parallel loop, Specs are serial, and a node may be in several places.
     loop = None if spec.logical.serial else loops.get(id(impl))
-    step = loop.tile if loop else impl.expansion.step
+    if not loop and (same := [child for child in impl.children if child.spec == spec]):
+        return same[0]
+    step = loop.step if loop else impl.expansion.step
     assert isinstance(step, Rewrite)
     made = rewrite_leaf(spec, step, target)
-    if loop and loop.inside:
-        children = [rewrite_leaf(leaf.spec, loop.inside, target) for leaf in made.children]
-    else:
-        children = [
-            _rewritten(child, leaf.spec, loops, target)
-            for child, leaf in zip(impl.children, made.children, strict=True)
-        ]
+    below = [impl] * len(made.children) if loop and loop.around else impl.children
+    if len(below) != len(made.children):
+        raise Inapplicable(f"`{step}` has {len(made.children)} parts, not {len(below)}", "use other sizes")
+    children = (_on(child, leaf.spec, loops, target) for child, leaf in zip(below, made.children, strict=True))
     return attrs.evolve(made, children=tuple(children))

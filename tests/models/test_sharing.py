@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import morello
 from morello import api
 from morello.models.sharing import shared
 
@@ -21,6 +22,13 @@ def test_loops_that_take_long_are_shared(text: str) -> None:
     two = api.compile(goal, db=False)
     assert two.cost < 0.7 * kernel.cost
     assert "passed" in str(two.check())
+
+
+def test_each_thread_has_half_of_all_loops() -> None:
+    """Rows are odd: of 15 tiles of one, a thread has eight, and each has half of the columns instead."""
+    goal = morello.goal("Relu(15×16384, (f32, GL), (f32, GL), serial)", target="x86_avx2")
+    rows = goal.tile(1, 0).tile(1, 1024).synthesize(db=False, progress=False)
+    assert shared(rows, 2).schedule.startswith("tile [0, 8192] parallel\ntile [1, 0]\ntile [1, 1024]\n")
 
 
 def test_loops_of_a_microsecond_are_not_shared() -> None:
