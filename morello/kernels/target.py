@@ -161,6 +161,24 @@ class Target(Machine):
     def _tile_sizes(self) -> dict[Operation, dict[int, frozenset[int]]]:
         return {}
 
+    def declared_strips(self, dtype: DType, op: Operation | None = None) -> frozenset[Layout]:
+        """Return the layouts with strips that kernels, those for `op` if it is given, declare for a data type."""
+        if (dtype, op) not in self._declared_strips:
+            self._declared_strips[dtype, op] = frozenset(
+                layout
+                for kernel in self.kernels
+                if op is None or kernel.implements(op)
+                for pattern in kernel.operands
+                if dtype.name in pattern.dtypes
+                for layout in pattern.layouts
+                if layout.has_strips
+            )
+        return self._declared_strips[dtype, op]
+
+    @cached_property
+    def _declared_strips(self) -> dict[tuple[DType, Operation | None], frozenset[Layout]]:
+        return {}
+
     @cached_property
     def rewrites_by_name(self) -> dict[str, type[StepLike]]:
         return {rewrite.keyword: rewrite for rewrite in self.rewrites}

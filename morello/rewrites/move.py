@@ -60,9 +60,7 @@ class MoveStep(Rewrite):
         if not is_moved(logical.op, target) or (target.cuts_all and isinstance(logical.op, Compose)):
             return
         declared = logical.op.operands(len(logical.shape))
-        # Operations that must be rewritten before vector kernels apply are packed only after that.
         hints = logical.op.search_hints
-        plain = not hints.all_to_registers
         # Pieces of a Compose move single values after it is cut: each class of operands multiplies those of all others.
         registers = ("vector", "scalar") if isinstance(logical.op, Compose) else ("vector",)
         for index, operand in enumerate(declared):
@@ -75,7 +73,7 @@ class MoveStep(Rewrite):
                     cast = None if dtype == state.dtype else dtype.name
                     vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
                     buffer = NewBuffer(logical.op, operand, cast is not None)
-                    for layout in _layouts(level, buffer, dtype, operand.shape(logical.shape), target, plain=plain):
+                    for layout in _layouts(level, buffer, dtype, operand.shape(logical.shape), target):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
@@ -242,9 +240,9 @@ def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DTyp
 
 
 def _layouts(
-    level: MemoryLevel, buffer: NewBuffer, dtype: DType, shape: tuple[Num, ...], target: Target, *, plain: bool
+    level: MemoryLevel, buffer: NewBuffer, dtype: DType, shape: tuple[Num, ...], target: Target
 ) -> list[Layout | str | None]:
-    """Return the layouts that search tries for a new buffer; None keeps the operand's own. `plain`: without strips.
+    """Return the layouts that search tries for a new buffer; None keeps the operand's own.
 
     Of layouts that coincide for a single Spec's shape, only the first is listed.
     """
@@ -253,7 +251,11 @@ def _layouts(
     if target.allowed.all_layouts:
         offered = [*target.every_layout(dtype, [largest(size) for size in shape])]
     else:
-        offered = [layout for layout in target.layouts_of(buffer, dtype) if not (plain and layout.has_strips)]
+        offered = list(target.layouts_of(buffer, dtype))
+        if not buffer.op.search_hints.all_to_registers:
+            # Operations that are rewritten before most vector kernels apply are packed for their own kernels alone.
+            own = target.declared_strips(dtype, buffer.op)
+            offered = [layout for layout in offered if not layout.has_strips or layout in own]
     if not is_batch(shape):
         distinct: dict[tuple[Layout, int] | None, Layout] = {}
         for layout in offered:

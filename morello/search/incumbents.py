@@ -293,12 +293,8 @@ def restricted(target: Target) -> list[Target]:
 def _declared(layout: Layout, dtype: DType, target: Target) -> bool:
     """Return whether a kernel declares a layout with strips, up to dimensions that are always 1."""
     return any(
-        wanted.has_strips
-        and wanted.dims == tuple(one for one in layout.dims if one.dim in {each.dim for each in wanted.dims})
-        for kernel in target.kernels
-        for pattern in kernel.operands
-        for wanted in pattern.layouts
-        if dtype.name in pattern.dtypes
+        wanted.dims == tuple(one for one in layout.dims if one.dim in {each.dim for each in wanted.dims})
+        for wanted in target.declared_strips(dtype)
     )
 
 

@@ -9,8 +9,10 @@ from morello_x86_avx512.plugin import PLUGIN as AVX512
 from morello import api
 from morello.build.toolchain import Compiler
 from morello.errors import MorelloError
+from morello.ir.layout import Layout
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
+from morello.rewrites.move import MoveStep
 
 from .scheduled import check, in_turns
 
@@ -54,6 +56,22 @@ def tiles() -> dict[str, str]:
 def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compiler) -> None:
     schedules = {spec: f"select {kernel}" for spec, kernel in tiles().items()}
     check(Registry.of(x86=plugin), plugin.target, schedules, compiler)
+
+
+@pytest.mark.parametrize(
+    ("types", "strips"),
+    [
+        ("(u8, GL), (i8, GL), (i32, GL)", {(1, "layout[2, 3, 1, 0, 1p2]")}),
+        # Kernels without words take these.
+        ("(f32, GL), (f32, GL), (f32, GL)", set[tuple[int, str]]()),
+        ("(bf16, GL), (bf16, GL), (f32, GL)", set[tuple[int, str]]()),
+    ],
+)
+def test_search_packs_the_operands_of_kernels_alone(types: str, strips: set[tuple[int, str]]) -> None:
+    goal = api.goal(f"Conv(1×16×8×4×4×3×3, {types}, serial)", target="x86_avx2", registry=Registry.of(x86=AVX2))
+    moves = [*MoveStep.steps(goal.spec.logical, goal.target)]
+    layouts = [(one.operand, one.layout) for one in moves if isinstance(one.layout, Layout)]
+    assert {(operand, str(one)) for operand, one in layouts if one.has_strips} == strips
 
 
 @pytest.mark.parametrize("layout", ["chwn", "layout[2, 3, 1, 0]"])
