@@ -17,7 +17,7 @@ from morello.rewrites.move import MoveStep
 from .scheduled import check, in_turns
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.target)
-_PAIRS = "ConvImageVpmaddwd"
+_PAIRS, _ANY = "ConvImageVpmaddwd", "ConvImageAny"
 
 
 def tiles() -> dict[str, str]:
@@ -48,7 +48,18 @@ def tiles() -> dict[str, str]:
         f"Conv(1×16×2×3×7×3×3, (u8, L1, nhwc), (u8, L1, layout[2, 3, 0, 1]), {i32}": _PAIRS,
         "Conv[padding=1](1×16×3×4×5×3×3, (bf16, L1, nhwc), (f32, L1, chwn), (f32, L1, nhwc), serial)": "ConvImageBf16",
         "Conv[dilation=2](1×9×3×4×5×3×3, (f64, L1, nhwc), (f64, L1, chwn), (f64, L1, nhwc), serial)": "ConvImageF64",
+        # Types that are converted in registers: whole vectors, masked ones, and sums that are added to.
+        f"Conv[padding=1](1×27×3×4×5×3×3, {typed('bf16', 'bf16', 'bf16')}": _ANY,
+        f"ConvAccum[padding=1](1×16×3×4×5×3×3, {typed('f16', 'f16', 'f16')}": _ANY,
+        f"ConvAccum[padding=1, stride=2](1×32×5×4×5×3×2, {typed('u8', 'u8', 'u8')}": _ANY,
+        f"Conv(1×9×3×4×5×3×3, {typed('i64', 'i64', 'i64')}": _ANY,
+        f"Conv(1×18×3×2×5×3×3, {typed('i32', 'u32', 'f32')}": _ANY,
+        f"Conv[padding=1](1×11×3×2×5×3×3, {typed('i8', 'f32', 'f64')}": _ANY,
     }
+
+
+def typed(image: str, filters: str, out: str) -> str:
+    return f"({image}, L1, nhwc), ({filters}, L2, chwn), ({out}, L1, nhwc), serial)"
 
 
 @pytest.mark.slow

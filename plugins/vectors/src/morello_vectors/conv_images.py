@@ -13,6 +13,7 @@ from itertools import groupby, pairwise, product
 import attrs
 import numpy as np
 
+from morello.ir.dtypes import BF16, DType, by_name
 from morello.ir.index import as_index
 from morello.ir.layout import Dynamic, Layout, Packed
 from morello.ir.numbers import Mask, Num, ceil_div, choose
@@ -21,8 +22,9 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_vectors.common import HALF_CYCLE
 from morello_vectors.conv import beside, conv_of, plain
-from morello_vectors.multiply_add import Families, Lanes, MultiplyAdd
+from morello_vectors.multiply_add import ANY, Families, Lanes, MultiplyAdd, adds_of_f32, fit_sums, sums_type, widening
 from morello_vectors.reduce import accumulates
 from morello_vectors.register_tiles import besides_sums
 from morello_vectors.tile_code import Matrix, OuterLoop, TilePrinter
@@ -223,11 +225,14 @@ _NAMES = ("image", "filters", "out", "y", "x", "top", "first", "end", "down", "l
 
 @attrs.frozen
 class _Family:
-    """The kernels by a multiply-add in vectors of `size` bytes, in `registers`."""
+    """The kernels by a multiply-add in vectors of `size` bytes, in `registers`, for `types` of operands."""
 
     adds: MultiplyAdd
     size: int
     registers: int
+    types: tuple[tuple[str, str, str], ...]
+    #: The multiply-add whose costs are known, where types are converted.
+    known: MultiplyAdd
 
     def _lanes(self, spec: LogicalSpec, site: KernelSite | None = None) -> Lanes:
         return self.adds.in_lanes(self.size, [state.dtype for state in spec.states], site)
@@ -249,18 +254,21 @@ class _Family:
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
         cycles, lanes, op, filters = self._cycles(machine), self._lanes(spec), conv_of(spec), spec.shape[_F]
         zero = not accumulates(spec)
+        adds, image, factors, stored = self._conversions(spec)
 
         @cache
         def work(h: int, w: int, fh: int, fw: int, vectors: int, most: int) -> tuple[int, int, int]:
             """Return tenths of a cycle without steps, the steps of a channel, and hundredths of a cycle of these."""
             rows, around, steps, taken = _rows_used(op, h, fh), 0, 0, 0
             for run in _runs(op, w, fw, most):
-                around += run.tiles * h * cycles.start_of(zero, run.pixels, vectors)
+                start = cycles.start_of(zero, run.pixels, vectors)
+                around += run.tiles * h * (start + run.pixels * vectors * stored // 10)
                 for part in run.parts:
                     count = run.tiles * rows * part.count
                     around += run.tiles * rows * _LOOP
                     steps += count
-                    taken += count * cycles.step_of(part.end - part.first, vectors)
+                    pixels = part.end - part.first
+                    taken += count * (adds * cycles.step_of(pixels, vectors) + pixels * image + vectors * factors)
             return around, steps, taken
 
         sizes = *spec.shape[_H:], ceil_div(filters, lanes.values), np.maximum(1, self._most(filters, lanes))
@@ -268,8 +276,24 @@ class _Family:
         masked = choose(filters % lanes.values != 0, cycles.mask, 0)
         return around + ceil_div(spec.shape[_C], self.adds.taken) * (taken + steps * masked) // 10
 
+    def _conversions(self, spec: LogicalSpec) -> tuple[int, int, int, int]:
+        """Return how many known multiply-adds one costs, and hundredths of a cycle to convert a pixel, a vector of
+        filters and one of sums."""
+        if self.known is self.adds:
+            return 1, 0, 0, 0
+        image, filters, out = (state.dtype for state in spec.states)
+        total = sums_type(out)
+
+        def converted(dtype: DType) -> int:
+            halves = 10 * HALF_CYCLE * widening(dtype, total)
+            # Short conversions overlap with multiply-adds: a fourth, measured on a core of Zen 4.
+            return halves if dtype.is_bits and dtype != BF16 else halves // 4
+
+        stored = 10 * HALF_CYCLE * widening(out, total) * (1 + accumulates(spec))
+        return adds_of_f32(total), converted(image), converted(filters), stored
+
     def _cycles(self, machine: Machine) -> TileCycles:
-        return cycles_of(machine, self.adds, self.size)
+        return cycles_of(machine, self.known, self.size)
 
     def _image(self, spec: LogicalSpec, machine: Machine) -> Taken:
         """Return what the image takes, each row of which is read by several of the output."""
@@ -294,7 +318,7 @@ class _Family:
     def kernel(self) -> Microkernel:
         near = OperandPattern(levels=("L1", "L2"), contiguous=False)
         values, taken = self.size // self.adds.sum_bytes, self.adds.taken
-        of_f32 = self.adds.types == (("f32",) * 3,)
+        of_f32 = self.types == (("f32",) * 3,)
         image, filters = attrs.evolve(near, when=plain), attrs.evolve(near, when=beside(_FILTER))
         if taken > 1:
             image, filters = (
@@ -312,7 +336,7 @@ class _Family:
                 attrs.evolve(filters, dtypes=self.adds.rhs),
                 attrs.evolve(near, dtypes=self.adds.out, when=beside(_CHANNEL)),
             ),
-            types=self.adds.types,
+            types=self.types,
             shape=(1, *(None,) * 6),
             when=self._fits,
             cost=overlapping(
@@ -327,8 +351,11 @@ class _Family:
         )
 
 
-def kernels(families: Families, registers: int) -> tuple[Microkernel, ...]:
-    """Return the kernels of all multiply-adds of a core with this number of vector registers."""
-    return tuple(
-        _Family(adds, size, registers).kernel for adds, size in families if not (adds.narrow or adds.saturating)
-    )
+def kernels(families: Families, registers: int) -> Iterator[Microkernel]:
+    """Yield the kernels of all multiply-adds of a core with this number of vector registers, and of all other types."""
+    own = [(adds, size) for adds, size in families if not (adds.narrow or adds.saturating)]
+    for adds, size in own:
+        yield _Family(adds, size, registers, adds.types, adds).kernel
+    known = {types for adds, _ in own for types in adds.types}
+    others = tuple(one for one in ANY.types if one not in known and fit_sums(*map(by_name, one)))
+    yield _Family(ANY, own[0][1], registers, others, own[0][0]).kernel

@@ -21,9 +21,9 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, MEMORIES
 from morello_vectors.conv import beside, plain
-from morello_vectors.depthwise_code import COLUMN, FH, FW, GROUP, NAMES, B, G, H, Printer, W, sums_type
+from morello_vectors.depthwise_code import COLUMN, FH, FW, GROUP, NAMES, B, G, H, Printer, W
 from morello_vectors.lanes import FLOATS, conversion
-from morello_vectors.multiply_add import MultiplyAdd
+from morello_vectors.multiply_add import MultiplyAdd, adds_of_f32, fit_sums, sums_type, widening
 from morello_vectors.tile_tables import cycles_of
 from morello_vectors.value_graphs import ValueGraph, example, first_shape, value_graph
 
@@ -32,8 +32,6 @@ from morello_vectors.value_graphs import ValueGraph, example, first_shape, value
 _OUTPUTS, _ROWS_OF_PIXELS, _POSITIONS = 8, 7, 49
 #: The bytes of the narrowest vectors.
 _LEAST = 16
-#: Multiply-adds that cost as much as one by the bytes of sums of integers.
-_INTEGER_ADDS = {2: 2, 4: 2, 8: 6}
 #: Loads of pixels for a vector of sums, and those that separate even pixels from odd ones, with their shuffles.
 _LOADS, _SEPARATED = 4, 12
 
@@ -72,18 +70,6 @@ def _total(spec: LogicalSpec) -> DType:
     return sums_type(spec.states[-1].dtype)
 
 
-def _widening(image: DType, total: DType) -> int:
-    """Return the half cycles of making a vector of pixels one of sums."""
-    return conversion(image) or int(image.bytes < total.bytes)
-
-
-def _fit_types(spec: LogicalSpec) -> bool:
-    """Return True if factors become sums in vectors that are no wider."""
-    total = _total(spec)
-    factors = [state.dtype for state in spec.states[-3:-1]]
-    return all(not one.is_bool and one.bytes <= total.bytes and (total.is_float or not one.is_float) for one in factors)
-
-
 @attrs.frozen
 class _Family:
     """The kernels in vectors of `size` bytes, which hold channels, or pixels of rows if `by_pixels`.
@@ -106,7 +92,7 @@ class _Family:
 
     def _fits(self, spec: LogicalSpec) -> Mask:
         graph, shape = _of(spec), first_shape(spec)
-        if not _fit_types(spec):
+        if not fit_sums(*(state.dtype for state in spec.states[-3:])):
             return False
         least, lanes = _LEAST // _total(spec).bytes, shape[W if self.by_pixels else G]
         valid: Mask = (lanes >= least) & (shape[FH] * shape[FW] <= _POSITIONS)
@@ -127,7 +113,7 @@ class _Family:
         graph, shape, total = _of(spec), first_shape(spec), _total(spec)
         image = spec.operand(graph.lhs).state.dtype
         tiles = cycles_of(machine, self.adds, self.size)
-        more = 2 * tiles.load + _LOADS * 10 * HALF_CYCLE * _widening(image, total)
+        more = 2 * tiles.load + _LOADS * 10 * HALF_CYCLE * widening(image, total)
         if self.by_pixels and graph.first.strides[1] == 2:
             more += _SEPARATED * tiles.load
         lanes, others = (W, G) if self.by_pixels else (G, W)
@@ -136,7 +122,7 @@ class _Family:
             after = graph.instructions(values) + conversion(spec.states[-1].dtype)
             # Half as wide a vector takes a half cycle.
             add = tiles.add if values * total.bytes == self.size else min(tiles.add, 10 * HALF_CYCLE)
-            add = add * (1 if total.is_float else _INTEGER_ADDS[total.bytes])
+            add = add * adds_of_f32(total)
             taken = ceil_div(shape[lanes], values) * (shape[FH] * shape[FW] * add + more + 10 * HALF_CYCLE * after)
             each = choose(shape[lanes] >= values, taken, each)
         # Rounded first, so that tiles of channels cost as much as all.

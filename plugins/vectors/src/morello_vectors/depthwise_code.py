@@ -13,13 +13,13 @@ from itertools import groupby, product
 
 import attrs
 
-from morello.ir.dtypes import F32, U16, DType
+from morello.ir.dtypes import DType
 from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.ops.conv import GroupedConv
 from morello.kernels.site import KernelSite, OperandSite
-from morello_vectors.convert import scalar_as, unsigned, vector_as
-from morello_vectors.instructions import instructions
+from morello_vectors.convert import scalar_as, vector_as
 from morello_vectors.lanes import repeat, splat, spread
+from morello_vectors.multiply_add import product_added, sums_type
 from morello_vectors.value_graphs import ValueGraph
 
 #: Iteration dimensions of the convolution, and dimensions of images.
@@ -30,11 +30,6 @@ NAMES = ("at", "weight", "sum", "row", "pixel", *(f"{name}{turn}" for name in "b
 
 #: Places along axes, by their names: numbers, or variables of loops.
 Places = Mapping[str, IndexExpr]
-
-
-def sums_type(out: DType) -> DType:
-    """Return the type in which outputs of a type are added up: integers wrap around, and have at least 16 bits."""
-    return out.wide if out.is_float else U16 if out.bytes == 1 else unsigned(out)
 
 
 @attrs.frozen
@@ -228,9 +223,8 @@ class Printer:
 
     def _added(self, total: str, pixel: str, weight: str) -> str:
         """Return the line that adds products to sums."""
-        if self.total == F32:
-            return f"{total} = {instructions(self.site).call(self.site, 'fma', self.values, pixel, weight, total)};"
-        return f"{total} = {total} + {pixel} * {weight};"
+        added = product_added(self.site, self.total, self.values, total, pixel, weight)
+        return f"{total} = {added};"
 
     def _pixels(self, line: str, column: int, start: int) -> str | None:
         """Return the vector of pixels at a column from `line` on, which is at `start`; None if all are padding.

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.dtypes import ALL, BF16, F32, U16, DType
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.numbers import Mask, Num
 from morello.kernels.site import KernelSite
 from morello_vectors.convert import scalar_as, unsigned, vector_as
 from morello_vectors.instructions import instructions
-from morello_vectors.lanes import load_rest, repeat, store_rest
+from morello_vectors.lanes import conversion, load_rest, repeat, store_rest
 
 
 @attrs.frozen(kw_only=True)
@@ -128,7 +128,7 @@ class Lanes:
 
     def store_sums(self, place: str, tail: int, value: str) -> str:
         """Return the statement that stores a vector of sums, or its first `tail`."""
-        value = value if self._out == self._total else f"({self._site.vector_type(self._out, self.values)}){value}"
+        value = self._as_out(value)
         if tail:
             return f"{store_rest(self._site, self._out, self.values)}({place}, {value}, {tail});"
         return f"{self._site.store(self._out, self.values)}({place}, {value});"
@@ -229,6 +229,9 @@ class Lanes:
     def _as_sums(self, value: str) -> str:
         return value if self._out == self._total else f"({self.sums}){value}"
 
+    def _as_out(self, value: str) -> str:
+        return value if self._out == self._total else f"({self._site.vector_type(self._out, self.values)}){value}"
+
     def _as_factors(self, value: str, source: DType) -> str:
         """Return a vector of values of an operand as factors."""
         if source.bytes < self.adds.width:
@@ -241,6 +244,63 @@ class Lanes:
         if tail:
             return load_rest(self._site, dtype, values, place, tail, 0)
         return f"{self._site.load(dtype, values)}({place})"
+
+
+@attrs.frozen
+class AnyLanes(Lanes):
+    """The C of sums of any type: operands become what sums are as they are loaded, and sums what the output is."""
+
+    @property
+    def values(self) -> int:
+        return self.size // self._total.bytes
+
+    @property
+    def _total(self) -> DType:
+        return sums_type(self._out)
+
+    def added(self, sum_: str, value: str, factor: str) -> str:
+        return product_added(self._site, self._total, self.values, sum_, value, factor)
+
+    def _as_sums(self, value: str) -> str:
+        return self._as_factors(value, self._out)
+
+    def _as_out(self, value: str) -> str:
+        return vector_as(self._site, value, self._total, self._out, self.values)
+
+    def _as_factors(self, value: str, source: DType) -> str:
+        return vector_as(self._site, value, source, self._total, self.values)
+
+
+def sums_type(out: DType) -> DType:
+    """Return the type in which outputs of a type are added up: integers wrap around, and have at least 16 bits."""
+    return out.wide if out.is_float else U16 if out.bytes == 1 else unsigned(out)
+
+
+def product_added(site: KernelSite, total: DType, values: int, sum_: str, first: str, second: str) -> str:
+    """Return the C of a vector of sums of a type with products added."""
+    if total == F32:
+        return instructions(site).call(site, "fma", values, first, second, sum_)
+    return f"{sum_} + {first} * {second}"
+
+
+#: Multiply-adds of f32 that cost as much as one by the bytes of sums of integers.
+_INTEGER_ADDS = {2: 2, 4: 2, 8: 6}
+
+
+def adds_of_f32(total: DType) -> int:
+    """Return the number of multiply-adds of f32 that cost as much as one of sums of a type."""
+    return 1 if total.is_float else _INTEGER_ADDS[total.bytes]
+
+
+def widening(factor: DType, total: DType) -> int:
+    """Return the half cycles of making a vector of factors one of sums."""
+    return conversion(factor) or int(factor.bytes != total.bytes)
+
+
+def fit_sums(lhs: DType, rhs: DType, out: DType) -> bool:
+    """Return True if factors become sums in vectors that are no wider."""
+    total, factors = sums_type(out), (lhs, rhs)
+    return all(not one.is_bool and one.bytes <= total.bytes and (total.is_float or not one.is_float) for one in factors)
 
 
 def _one_narrow(lhs: DType, rhs: DType) -> bool:
@@ -285,6 +345,18 @@ def _integers(name: str, width: int) -> MultiplyAdd:
 
 
 INT32, INT16 = _integers("Int32", 4), _integers("Int16", 2)
+#: Sums of any type, in GNU C. `u8` is first, so that steps take one value.
+_NUMBERS = tuple(str(one) for one in ALL if not one.is_bool)
+ANY = MultiplyAdd(
+    name="Any",
+    call="",
+    width=1,
+    lhs=_NUMBERS,
+    rhs=_NUMBERS,
+    out=_NUMBERS,
+    temporaries=2,
+    lanes=AnyLanes,
+)
 #: The multiply-adds of every core with vectors.
 PORTABLE = (F32_FMA, BF16_FMA, INT32, INT16, F64_FMA)
 
