@@ -343,12 +343,13 @@ class Goal:
         """
         return self._step(Tile(_flat(sizes), parallel))
 
-    def fit(self, dim: int, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
+    def fit(self, dim: int, *sizes: int | Sequence[int], times: Sequence[int] = (), parallel: bool = False) -> Goal:
         """Apply a loop over tiles of one iteration dimension, whose sizes cover it exactly.
 
-        Threads share the tiles of each size of a `parallel` loop in turn.
+        Each size has the number of tiles in `times`, by default as few as possible. Threads share the tiles of each
+        size of a `parallel` loop in turn.
         """
-        return self._step(ExactFit(dim, _flat(sizes), parallel))
+        return self._step(ExactFit(dim, _flat(sizes), tuple(times), parallel))
 
     def split(self, size: int) -> Goal:
         """Apply a loop over tiles of the reduction."""

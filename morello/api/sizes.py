@@ -27,7 +27,7 @@ from morello.ir.program import Program
 from morello.ir.spec import LogicalSpec, Spec
 from morello.progress import Listener
 from morello.rewrites.base import Rewrite
-from morello.rewrites.cover import Cover
+from morello.rewrites.fit import ExactFit
 from morello.rewrites.tile import Tile
 from morello.run.arguments import Argument
 from morello.run.dlpack import to_library_of
@@ -248,7 +248,7 @@ class SizedGoal(Goal):
         programs, cover, spec = self.plan.parts.programs, self.plan.cover(size), self.spec_at(size)
         if cover == {size: 1}:
             return programs[size]
-        step = Cover(self.sizes.dim, tuple(cover), tuple(cover.values()))
+        step = ExactFit(self.sizes.dim, tuple(cover), tuple(cover.values()))
         node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
         assert node, "a loop takes no memory"
         return attrs.evolve(node, children=tuple(programs[part] for part in cover))

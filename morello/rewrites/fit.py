@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import combinations
+from operator import mul
 from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
@@ -46,7 +47,8 @@ class ExactFit(Rewrite):
     """`fit 1 [11, 12]`: tiles of 11, then of 12, which cover dimension 1 exactly: 34 is 2·11 + 12.
 
     Each size is used at least once, with as few tiles as possible; among equally few, as many as possible have the
-    largest size, then the second largest, and so on. With `parallel`, threads share the tiles of each size in turn.
+    largest size, then the second largest, and so on. With `times`, the number of tiles of each size is given. With
+    `parallel`, threads share the tiles of each size in turn.
     """
 
     keyword: ClassVar[str] = "fit"
@@ -55,6 +57,7 @@ class ExactFit(Rewrite):
     structural: ClassVar[bool] = True
     dim: int = argument(int)
     sizes: tuple[int, ...] = argument(tuple)
+    trips: tuple[int, ...] = argument(tuple, keyword="times", default=())
     parallel: bool = argument(bool, keyword="parallel", default=False)
 
     @classmethod
@@ -75,7 +78,7 @@ class ExactFit(Rewrite):
         bodies: list[LoopBody] = []
         start: Num = 0
         for position, size in enumerate(self.sizes):
-            trips = _each(batch.shape[self.dim], lambda extent, at=position: _trips(extent, self.sizes)[at])
+            trips = _each(batch.shape[self.dim], lambda extent, at=position: self._covering(extent)[at])
             ranges = [TileRange(0, extent, 1) for extent in batch.shape]
             ranges[self.dim] = TileRange(start, size, trips)
             bodies.append(LoopBody(tuple(ranges)))
@@ -91,6 +94,12 @@ class ExactFit(Rewrite):
         sizes = tuple(max(self.sizes) if dim == self.dim else 0 for dim in range(len(logical.shape)))
         return check_parallel(self, logical, sizes, target) if self.parallel else True
 
+    def _covering(self, extent: int) -> tuple[int, ...]:
+        """Return the number of tiles of each size that add up to an extent; empty if none do."""
+        if not self.trips:
+            return _trips(extent, self.sizes)
+        return self.trips if sum(map(mul, self.sizes, self.trips)) == extent else ()
+
     def _check(self, logical: LogicalSpec) -> Mask:
         """Return the Specs that the sizes cover. Raises Inapplicable where they cover none."""
         rank = len(logical.shape)
@@ -100,6 +109,8 @@ class ExactFit(Rewrite):
         name, size = logical.dims[self.dim], logical.shape[self.dim]
         if not self.sizes or len(set(self.sizes)) < len(self.sizes) or min(self.sizes) < 1:
             raise Inapplicable(f"`{self}`: sizes of tiles are positive, and each is given once", "leave out the others")
+        if self.trips and (len(self.trips) != len(self.sizes) or min(self.trips) < 1):
+            raise Inapplicable(f"`{self}`: each size has at least one tile", "give a number of tiles for each size")
         if self.dim in logical.op.untiled(rank):
             raise Inapplicable(
                 f"{logical.op} needs {name} whole: tiles of it add up",
@@ -112,8 +123,13 @@ class ExactFit(Rewrite):
             )
         rule = f"`{self}` leaves {logical.op} as large as it is: {name} is {largest(size)}"
         fine = require(size > max(self.sizes), rule, "choose smaller sizes, or leave it out")
+        covered = _each(size, lambda one: bool(self._covering(one)))
+        if self.trips:
+            total = sum(map(mul, self.sizes, self.trips))
+            rule = f"`{self}` covers {total}: {name} is {largest(size)}"
+            return fine & require(covered, rule, "give other numbers of tiles, or none for as few as possible")
         return fine & require(
-            _each(size, lambda one: bool(_trips(one, self.sizes))),
+            covered,
             f"no number of tiles of {' and '.join(map(str, self.sizes))} makes {largest(size)}, the size of {name}",
             "each size is used at least once; choose others, or use tile, which leaves boundaries",
         )

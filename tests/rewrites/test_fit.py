@@ -16,7 +16,7 @@ import morello
 from morello.errors import Inapplicable, PluginError
 from morello.frontend.parser import parse_schedule, parse_spec
 from morello.host import missing_features
-from morello.ir.impl import Impl, Loop, Node, Part, cost_and_peak, leaves, walk
+from morello.ir.impl import Expansion, Impl, Loop, Node, Part, cost_and_peak, leaves, walk
 from morello.ir.limits import Limits
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
@@ -39,7 +39,12 @@ def parts(goal: morello.Goal) -> tuple[Part, ...]:
 
 
 def covered(goal: morello.Goal, dim: int) -> list[tuple[int, int, int]]:
-    ranges = [part.ranges[dim] for part in parts(goal) if part.ranges]
+    assert isinstance(goal.impl, Node)
+    return covers(goal.impl.expansion, dim)
+
+
+def covers(loop: Expansion, dim: int) -> list[tuple[int, int, int]]:
+    ranges = [part.ranges[dim] for part in loop.parts if part.ranges]
     return [(int(one.start), int(one.size), int(one.trips)) for one in ranges]
 
 
@@ -53,6 +58,24 @@ def test_34_rows_are_two_tiles_of_11_and_one_of_12() -> None:
     ]
     assert goal.schedule == "fit 1 [11, 12]"
     assert parse_schedule(goal.schedule, goal.target) == (ExactFit(1, (11, 12)),)
+
+
+def test_numbers_of_tiles_may_be_given() -> None:
+    """[Tollenaere2021] Figure 5: i from 0 to 72 by 6, then to 128 by 7; the fewest tiles are 5·6 + 14·7."""
+    goal = matmul("1×128×8×16").fit(1, 6, 7, times=[12, 8])
+    assert covered(goal, 1) == [(0, 6, 12), (72, 7, 8)]
+    assert goal.schedule == "fit 1 [6, 7] times [12, 8]"
+    assert parse_schedule(goal.schedule, goal.target) == (ExactFit(1, (6, 7), (12, 8)),)
+    assert covered(matmul("1×128×8×16").fit(1, 6, 7), 1) == [(0, 6, 5), (30, 7, 14)]
+
+
+def test_covers_of_the_paper() -> None:
+    """[Tollenaere2021] Figure 2, 136 = (8 + 13·2)·4, and 17 = 2·6 + 5."""
+    goal = matmul("1×136×8×16").apply("tile [1, 34, 8, 16]; fit 1 [8, 13]")
+    outer, inner = (node.expansion for node in walk(goal.impl) if isinstance(node, Node))
+    assert covers(outer, 1) == [(0, 34, 4)]
+    assert covers(inner, 1) == [(0, 8, 1), (8, 13, 2)]
+    assert covered(matmul("1×17×8×16").fit(1, 6, 5), 1) == [(0, 6, 2), (12, 5, 1)]
 
 
 def test_threads_share_the_tiles_of_each_size() -> None:
@@ -101,6 +124,9 @@ def test_tiles_cover_the_dimension_and_are_as_few_as_possible(extent: int, sizes
         (lambda goal: goal.fit(1, 34), "as large as it is: m is 34"),
         (lambda goal: goal.fit(1, 10, 20), "no number of tiles of 10 and 20 makes 34, the size of m"),
         (lambda goal: goal.fit(1, 12, 34), "as large as it is"),
+        (lambda goal: goal.fit(1, 11, 12, times=[2]), "each size has at least one tile"),
+        (lambda goal: goal.fit(1, 11, 12, times=[3, 0]), "each size has at least one tile"),
+        (lambda goal: goal.fit(1, 11, 12, times=[1, 2]), "covers 35: m is 34"),
     ],
 )
 def test_steps_that_do_not_apply_say_why(step: Callable[[morello.Goal], morello.Goal], message: str) -> None:

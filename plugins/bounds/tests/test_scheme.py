@@ -90,7 +90,7 @@ def test_text_that_is_no_scheme_is_an_error(text: str, message: str) -> None:
         ("[R_i, R_j, T_{16,k}, U_{4,j}, V_i]", "neighbours along j alone"),
         ("[R_i, R_j, T_{16,k}, U_{12,i}, U_{2,j}, V_j]", "no microkernel of x86_avx2 implements"),
         ("[R_j, λseq_i α.[(3,4),(2,6)], T_{16,k}, U_{α,i}, U_{2,j}, V_j]", None),
-        ("[R_j, λseq_i α.[(6,2),(4,3)], T_{16,k}, U_{α,i}, U_{2,j}, V_j]", "`fit 1 .2, 3.` takes 3·2 . 6·3"),
+        ("[R_j, λseq_i α.[(6,2),(4,3)], T_{16,k}, U_{α,i}, U_{2,j}, V_j]", None),
     ],
 )
 def test_what_schedules_cannot_express_is_an_error(text: str, message: str | None) -> None:
@@ -107,7 +107,7 @@ def test_what_schedules_cannot_express_is_an_error(text: str, message: str | Non
     ("text", "printed"),
     [
         ("[R_j, λseq_i α.[(12,6),(8,7)], T_{16,k}, U_{α,i}, U_{1,j}, V_j]", None),
-        ("[λseq_i α.[(8,7),(12,6)], R_j, T_{2,k}, T_{8,k}, U_{α,i}, V_j]", "[λseq_i α.[(12,6), (8,7)], T_{2,j}, "),
+        ("[λseq_i α.[(8,7),(12,6)], R_j, T_{2,k}, T_{8,k}, U_{α,i}, V_j]", "[λseq_i α.[(8,7), (12,6)], T_{2,j}, "),
         ("[R_k, R_i, R_j]", "[T_{16,k}, T_{128,i}, T_{16,j}]"),
     ],
 )

@@ -157,7 +157,7 @@ class _Lowering:
         yield from self.steps(spec, place, numbers)
 
     def _sequence(self, spec: Spec, place: int, one: LoopSequence, numbers: Mapping[str, int]) -> Iterator[Statement]:
-        """Yield `fit`; or, as that uses the fewest tiles, a tile of the longer loop, whose boundary is the other."""
+        """Yield `fit`, with the numbers of tiles where they are not the fewest, and the statements of each body."""
         loop = spec.logical.dims.index(one.dim)
         known = [{**numbers, one.dim: number} for _, number in one.loops]
         tiles = [self._tile(spec, place + 1, each) for each in known]
@@ -168,27 +168,11 @@ class _Lowering:
         fit = ExactFit(loop, tuple(sizes))
         node = rewrite_leaf(spec, fit, self.target)
         assert isinstance(node.expansion, Loop)
-        made = [int(ranges[loop].trips) for ranges in _ranges(node.expansion)]
-        if made == trips:
-            yield fit
-            for at, (child, each) in enumerate(zip(node.children, known, strict=True)):
-                yield Subschedule((at,), tuple(self.steps(child.spec, place + 1, each)))
-            return
-        lengths = [count * size for count, size in zip(trips, sizes, strict=True)]
-        order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
-        if len(order) > 2 or lengths[0] == lengths[1]:
-            instead = " + ".join(f"{count}·{size}" for count, size in zip(made, sizes, strict=True))
-            rule = f"no step covers {sum(lengths)} by {one.loops} tiles of {sizes}: `{fit}` takes {instead}"
-            raise Inapplicable(rule, "write these trips in λseq, or two loops of different lengths")
-        outer = self._along(spec, loop, lengths[order[0]])
-        node = rewrite_leaf(spec, outer, self.target)
-        yield outer
-        for at, (child, part) in enumerate(zip(node.children, order, strict=True)):
-            steps = [self._along(spec, loop, sizes[part])] if trips[part] > 1 else []
-            yield Subschedule((at,), tuple(self._in(child.spec, steps, place + 1, known[part])))
-
-    def _along(self, spec: Spec, loop: int, size: int) -> Tile:
-        return Tile(tuple(size if at == loop else 0 for at in range(len(spec.logical.shape))))
+        if [int(ranges[loop].trips) for ranges in _ranges(node.expansion)] != trips:
+            fit = attrs.evolve(fit, trips=tuple(trips))
+        yield fit
+        for at, (child, each) in enumerate(zip(node.children, known, strict=True)):
+            yield Subschedule((at,), tuple(self.steps(child.spec, place + 1, each)))
 
     def _kernel(self, spec: Spec, inner: Scheme) -> Iterator[Statement]:
         """Yield the steps to the cheapest microkernel of a Spec. Raises Inapplicable if the target has none."""
