@@ -24,7 +24,7 @@ from rich.table import Table
 
 from harness import report
 from harness.commands import run
-from harness.contest import available, contest, free_cpus, missing_lines
+from harness.contest import available, contest, contest_options, free_cpus, missing_lines
 from harness.crew import Worker
 from harness.layers import LAYERS, PRODUCTS, SUITES
 from harness.measure import Result
@@ -35,17 +35,9 @@ _PATIENCE = 600.0
 
 
 @click.command()
-@click.option("--suite", metavar="NAME", multiple=True, type=click.Choice(SUITES), help="Only this suite; repeatable.")
-@click.option("--only", metavar="NAME", multiple=True, type=click.Choice(list(LAYERS)), help="Only this problem.")
-@click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable.")
-@click.option("--baseline", metavar="NAME", multiple=True, help="Only baselines with this prefix.")
+@contest_options(SUITES, LAYERS, seconds=1.5)
 @click.option("--ttile", is_flag=True, help="Measure programs of the mapper `ttile`, too, which find images padded.")
-@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--seconds", metavar="S", type=click.FloatRange(0), default=1.5, show_default=True, help="A problem.")
 @click.option("--expansions", metavar="N", default=1_200_000, show_default=True, help="For each program of ours.")
-@click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--plot", metavar="FILE", help="Draw the percent of the limit.")
 def main(
     suite: tuple[str, ...],
     only: tuple[str, ...],

@@ -21,28 +21,15 @@ from rich.console import Console
 
 from harness import report
 from harness.commands import run
-from harness.contest import available, contest, free_cpus, missing_lines
+from harness.contest import available, contest, contest_options, free_cpus, missing_lines
 from harness.crew import Worker
 from harness.measure import Result
 from harness.suite import PROBLEMS, SUITES
 
 
 @click.command()
-@click.option("--suite", metavar="NAME", multiple=True, type=click.Choice(SUITES), help="Only this suite; repeatable.")
-@click.option("--only", metavar="NAME", multiple=True, type=click.Choice(list(PROBLEMS)), help="Only this problem.")
-@click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable.")
-@click.option(
-    "--baseline",
-    metavar="NAME",
-    multiple=True,
-    help="Only baselines with this prefix; TVM takes part only by name.",
-)
-@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--seconds", metavar="S", type=click.FloatRange(0), default=4.0, show_default=True, help="A problem.")
+@contest_options(SUITES, PROBLEMS, seconds=4.0)
 @click.option("--search-seconds", metavar="S", default=60.0, show_default=True, help="For each program of ours.")
-@click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--plot", metavar="FILE", help="Draw the percent of the limit.")
 def main(
     suite: tuple[str, ...],
     only: tuple[str, ...],

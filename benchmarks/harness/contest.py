@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import click
 from morello_baselines.native.base import Baseline
@@ -18,6 +19,38 @@ from morello.plugins.registry import installed
 _TARGETS = ("x86_avx2", "x86_avx512")
 #: Asked before and after each problem, as clocks come and go.
 _LIMITS = Baseline("limits", "limits", "any")
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def contest_options(suites: Sequence[str], problems: Iterable[str], seconds: float) -> Callable[[Command], Command]:
+    """Return the decorator that gives a command the options of all contests; by default, a problem takes `seconds`."""
+    names = [*problems]
+    shared = (
+        click.option("--suite", metavar="NAME", multiple=True, type=click.Choice(suites), help="Only this suite."),
+        click.option("--only", metavar="NAME", multiple=True, type=click.Choice(names), help="Only this problem."),
+        click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable."),
+        click.option(
+            "--baseline",
+            metavar="NAME",
+            multiple=True,
+            help="Only baselines with this prefix; TVM takes part only by name.",
+        ),
+        click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True),
+        click.option(
+            "--seconds", metavar="S", type=click.FloatRange(0), default=seconds, show_default=True, help="A problem."
+        ),
+        click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]"),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--plot", metavar="FILE", help="Draw the percent of the limit."),
+    )
+
+    def decorated(command: Command) -> Command:
+        for option in reversed(shared):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 def contest(
