@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import attrs
 
 from morello.errors import SpecError
+from morello.frontend.sizes import Sizes, fault
 from morello.ir.dtypes import F32, DType
 from morello.ir.layout import row_major
 from morello.ir.limits import Limits
@@ -47,8 +48,8 @@ SMALL = Scale((4, 8, 16, 32, 64), sizes := (1, 1, 2, 3, 4, 5, 6, 7, 8), (*sizes,
 _CONVOLUTION = 7
 #: Repetitions of a draw that is invalid or infeasible.
 _REDRAWS = 40
-#: The share of Specs without a reachable microkernel that are kept.
-_HOPELESS = 0.15
+#: The share of Specs without a reachable microkernel that are kept, and that of sizes known at run time where possible.
+_HOPELESS, _SIZED = 0.15, 0.1
 
 
 def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL, op: str | None = None) -> Spec:
@@ -72,6 +73,27 @@ def drawn_spec(target: Target, seed: int, number: int, scale: Scale = SMALL, op:
     if rng.random() < scale.constant:
         return attrs.evolve(spec, logical=_with_constants(rng, spec.logical, target))
     return spec
+
+
+def drawn_sizes(seed: int, number: int, spec: Spec) -> Sizes | None:
+    """Return sizes of a dimension of Spec number `number` that are known at run time; for most Specs, None."""
+    rng = random.Random(f"sizes {seed} {number}")
+    logical = spec.logical
+    dims = [dim for dim, size in enumerate(logical.shape) if size > 1 and not _refused(logical, dim)]
+    if not dims or rng.random() >= _SIZED:
+        return None
+    dim = rng.choice(dims)
+    high = int(logical.shape[dim])
+    return Sizes("size", rng.randint(1, high), high, dim)
+
+
+def _refused(logical: LogicalSpec, dim: int) -> bool:
+    """Return True if a dimension cannot have a size that is known at run time."""
+    one, other = (
+        attrs.evolve(logical, shape=(*logical.shape[:dim], int(logical.shape[dim]) + more, *logical.shape[dim + 1 :]))
+        for more in (1, 2)
+    )
+    return fault("size", dim, one, other) is not None
 
 
 def _with_constants(rng: random.Random, logical: LogicalSpec, target: Target) -> LogicalSpec:

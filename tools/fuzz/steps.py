@@ -116,7 +116,10 @@ class Steps:
         dim = rng.choice(free)
         extent = int(logical.shape[dim])
         first = self._size(extent)
-        rest = extent - first * rng.randint(1, extent // first)
+        count = rng.randint(1, extent // first)
+        rest = extent - first * count
+        if rest not in (0, first) and rng.random() < 0.3:
+            return ExactFit(dim, (first, rest), (count, 1))
         others = [one for one in (rest, self._size(extent), self._size(extent)) if one]
         more = rng.sample(others, min(len(others), rng.choice([0, 1, 1, 1, 2])))
         return ExactFit(dim, tuple(dict.fromkeys([first, *more])))

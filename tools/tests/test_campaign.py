@@ -16,6 +16,7 @@ import pytest
 
 from morello.errors import NoImplementation
 from morello.frontend.parser import parse_spec
+from morello.frontend.sizes import Sizes
 from morello.ir.impl import Impl
 from morello.ir.ops.fill import FillZero
 from morello.ir.spec import Spec
@@ -24,7 +25,7 @@ from morello.plugins.registry import Registry, installed
 from morello.search.session import SearchSession
 from tools.fuzz import campaign
 from tools.fuzz.examine import OutOfTime, within
-from tools.fuzz.specs import drawn_spec
+from tools.fuzz.specs import drawn_sizes, drawn_spec
 from tools.fuzz.sweep import toy_plugin
 
 COMMAND = [sys.executable, "-m", "tools.fuzz.campaign"]
@@ -57,6 +58,9 @@ def test_draws_reach_everything_there_is(name: str) -> None:
     assert {spec.logical.serial for spec in specs} == {True, False}
     assert {spec.limits == target.full_limits() for spec in specs} == {True, False}
     assert {state.aligned for state in states} == {state.contiguous for state in states} == {True, False}
+    sizes = [drawn_sizes(0, number, spec) for number, spec in enumerate(specs)]
+    assert len({type(spec.op) for spec, one in zip(specs, sizes, strict=True) if one}) > 3
+    assert {one.low == one.high for one in sizes if one} == {True, False}
 
 
 @pytest.fixture
@@ -94,6 +98,7 @@ def specs(toy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
     target = Registry.of(toy_cpu=toy).target("toy_cpu")
     found = [parse_spec(f"FillZero({size}, (f32, C), serial)", target) for size in range(1, 11)]
     monkeypatch.setattr("tools.fuzz.examine.drawn_spec", lambda target, seed, number, op=None: found[number])
+    monkeypatch.setattr("tools.fuzz.examine.drawn_sizes", lambda seed, number, spec: None)
     return found
 
 
@@ -177,6 +182,24 @@ def test_faults_of_kernels_are_told(run: Any, toy: Any, specs: list[Spec], code:
     assert f"1 × {kind}; first: Spec 0 on toy_cpu" in told
     assert "select Zero" in told
     assert counts(told)["verified"] == 1
+
+
+@pytest.mark.usefixtures("specs")
+@pytest.mark.parametrize("wrong", [False, True])
+def test_sizes_known_at_run_time(run: Any, toy: Any, wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is that of brute force, and the function is right in several sizes."""
+    monkeypatch.setattr("tools.fuzz.examine.drawn_sizes", lambda seed, number, spec: Sizes("size", 2, 3, 0))
+    kernels = [
+        attrs.evolve(one, template=None, emit=lambda site: site.line(f"*{site.operand(0).pointer()} = 7;"))
+        if wrong and one.op == FillZero()
+        else one
+        for one in toy.kernels
+    ]
+    code, told = run(attrs.evolve(toy, kernels=tuple(kernels)), "--specs", "1", "--first", "2", "--patience", "60")
+    found = counts(told)
+    assert (code, found["verified"], found["brute force: equal"]) == (int(wrong), int(not wrong), int(not wrong))
+    assert ("1 × wrong result; first: Spec 2" in told) == wrong
+    assert ("for size in 2..3" in told) == wrong
 
 
 @pytest.mark.slow
