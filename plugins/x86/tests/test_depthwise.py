@@ -83,6 +83,9 @@ def test_padding_is_left_out(plugin: TargetPlugin, compiler: Compiler) -> None:
         # Rows and columns of the output that see padding alone.
         "GroupedConv[padding=3]": ("1×16×1×1×9×9×2×2", "1×2×1×1×8×23×2×2"),
         "GroupedConv": ("1×2×1×1×6×33×3×3",),
+        # Vectors of every other pixel on either side of those that are loaded.
+        "GroupedConv[stride=2, padding=3]": ("1×2×1×1×3×50×7×7",),
+        "GroupedConv[stride=2]": ("1×2×1×1×3×37×3×3",),
     }
     chosen: dict[str, str] = {}
     for op, shapes in cases.items():
@@ -99,6 +102,9 @@ def test_padding_is_left_out(plugin: TargetPlugin, compiler: Compiler) -> None:
 @in_turns("plugin", [AVX512, AVX2])
 def test_factors_become_sums(plugin: TargetPlugin, compiler: Compiler) -> None:
     chosen = {alone("GroupedConv[padding=1]", "1×2×1×1×3×17×3×3", one): "select DepthwisePixels" for one in TYPES}
+    chosen |= {
+        alone("GroupedConv[stride=2]", "1×1×1×1×3×35×3×3", one): "select DepthwisePixels" for one in TYPES[1:5:3]
+    }
     chosen |= {by_channels("GroupedConv[padding=1]", "1×35×1×1×3×5×3×3", one): "select Depthwise" for one in TYPES}
     check(Registry.of(x86=plugin), plugin.target, chosen, compiler)
 

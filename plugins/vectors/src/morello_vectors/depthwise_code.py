@@ -18,7 +18,7 @@ from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.ops.conv import GroupedConv
 from morello.kernels.site import KernelSite, OperandSite
 from morello_vectors.convert import scalar_as, vector_as
-from morello_vectors.lanes import repeat, splat, spread
+from morello_vectors.lanes import repeat, separated, splat, spread
 from morello_vectors.multiply_add import product_added, sums_type
 from morello_vectors.value_graphs import ValueGraph
 
@@ -162,7 +162,7 @@ class Printer:
             run = [*starts]
             for few in [run] if inside else [[one] for one in run]:
                 place = few[0] if len(few) == 1 else Symbol(self.names["w"])
-                body = [*self._round({**places, "w": as_index(place)}, few[0], made)]
+                body = [*self._round({**places, "w": as_index(place)}, few, made)]
                 if len(few) > 1:
                     lines += self._loop("w", few, step, body)
                 else:
@@ -176,8 +176,8 @@ class Printer:
         last = first + (step - 1) * op.strides[1] + (self.shape[FW] - 1) * op.dilations[1]
         return first >= 0 and last < int(self.image.tensor.shape[COLUMN])
 
-    def _round(self, places: Places, start: int, made: Mapping[int, str]) -> Iterator[str]:
-        """Yield the lines of a round. Its columns lie in the image as those of the one at `start` do."""
+    def _round(self, places: Places, starts: Sequence[int], made: Mapping[int, str]) -> Iterator[str]:
+        """Yield the lines of the rounds at `starts`, whose columns lie in the image alike."""
         op = self.graph.first
         used: dict[int, dict[int, list[tuple[int, int, int, int]]]] = {}
         for row, column in product(range(self.rows), range(self.columns)):
@@ -186,7 +186,7 @@ class Printer:
                 place = row * op.strides[0] + down * op.dilations[0], column * op.strides[1] + across * op.dilations[1]
                 used.setdefault(place[0], {}).setdefault(place[1], []).append((row, column, down, across))
         for row, columns in sorted(used.items()):
-            yield from self._row(row, columns, places, start)
+            yield from self._row(row, columns, places, starts)
         yield from self._results(places, made)
 
     def _row(
@@ -194,20 +194,21 @@ class Printer:
         row: int,
         columns: Mapping[int, Sequence[tuple[int, int, int, int]]],
         places: Places,
-        start: int,
+        starts: Sequence[int],
     ) -> Iterator[str]:
         """Yield the lines that multiply a row of the image, unless it lies in the padding."""
         op, height = self.graph.first, int(self.image.tensor.shape[ROW])
         at = places["h"] * op.strides[0] + (row - op.pads[0])
-        starts = _starts(self.shape[H], self.rows) if at.constant is None else [0]
-        inside = {0 <= one * op.strides[0] + row - op.pads[0] < height for one in starts}
+        rounds = _starts(self.shape[H], self.rows) if at.constant is None else [0]
+        inside = {0 <= one * op.strides[0] + row - op.pads[0] < height for one in rounds}
         if inside == {False}:
             return
         line, dtype = f"{self.names['row']}{row}", self.image.tensor.state.dtype
         body: list[str] = []
+        vectors = _Vectors(self, line, {column - op.pads[1] for column in columns}, starts)
         for column, users in sorted(columns.items()):
             pixel = f"{self.names['pixel']}{row}_{column}"
-            if value := self._pixels(line, column - op.pads[1], start * op.strides[1]):
+            if value := vectors.at(column - op.pads[1]):
                 # Compilers would load it again for each output.
                 pins = self.pinned(pixel) if len(users) > 1 else []
                 body += [f"{'' if pins else 'const '}{self.kind} {pixel} = {value};", *pins]
@@ -226,34 +227,6 @@ class Printer:
         added = product_added(self.site, self.total, self.values, total, pixel, weight)
         return f"{total} = {added};"
 
-    def _pixels(self, line: str, column: int, start: int) -> str | None:
-        """Return the vector of pixels at a column from `line` on, which is at `start`; None if all are padding.
-
-        Of pixels that lie in the padding in part, the vector of those next to them is loaded, and shifted.
-        """
-        width, stride = int(self.image.tensor.shape[COLUMN]), self.graph.first.strides[1]
-        values = self.values
-        if not self.by_pixels:
-            inside = 0 <= start + column < width
-            return self._loaded(line, self.image.stride(COLUMN) * column, 1) if inside else None
-        lanes = [0 <= start + column + stride * lane < width for lane in range(values)]
-        if not any(lanes):
-            return None
-        # The first lane that is loaded: within the image for all, and as near to the first as possible.
-        least, most = -((start + column) // stride), (width - 1 - start - column) // stride - values + 1
-        first = min(max(0, least), most)
-        loaded = self._loaded(line, as_index(column + stride * first), stride)
-        if all(lanes):
-            return loaded
-        order = [lane - first if valid else values for lane, valid in enumerate(lanes)]
-        return f"__builtin_shufflevector({loaded}, ({self.kind}){{0}}, {', '.join(map(str, order))})"
-
-    def _loaded(self, line: str, offset: IndexExpr, stride: int) -> str:
-        """Return the vector of pixels at an offset, as sums are."""
-        site, dtype = self.site, self.image.tensor.state.dtype
-        load = site.load(dtype, self.values) if stride == 1 else spread(site, dtype, self.values, stride)
-        return vector_as(site, f"{load}({_plus(line, offset)})", dtype, self.total, self.values)
-
     def _results(self, places: Places, made: Mapping[int, str]) -> Iterator[str]:
         """Yield the lines that compute the stages after the convolution, and store them."""
         site, out = self.site, self.site.spec.states[-1].dtype
@@ -268,6 +241,91 @@ class Printer:
             value = vector_as(site, values[~0], self.total, out, self.values)
             place = _plus(self._pointer(self.out), self._offset(self.out, at))
             yield f"{site.store(out, self.values)}({place}, {value});"
+
+
+@attrs.frozen
+class _Vectors:
+    """Vectors of a row of the image, `line`, of which the rounds at `starts` use those at the columns of `used`."""
+
+    printer: Printer
+    line: str
+    used: Container[int]
+    starts: Sequence[int]
+
+    def at(self, column: int) -> str | None:
+        """Return the vector of pixels at a column, as sums are; None if all are padding.
+
+        Of pixels that lie in the padding in part, the vector of those next to them is loaded, and shifted.
+        """
+        values, step = self.printer.values, self._step
+        start, width = self.starts[0] * step + column, self._width
+        if not self.printer.by_pixels:
+            return self._as_sums(self._loaded(column)) if 0 <= start < width else None
+        lanes = [0 <= start + step * lane < width for lane in range(values)]
+        if not any(lanes):
+            return None
+        # The first lane that is loaded: within the image for all, and as near to the first as possible.
+        least, most = -(start // step), (width - 1 - start) // step - values + 1
+        first = min(max(0, least), most)
+        loaded = self._as_sums(self._stepped(column + step * first))
+        if all(lanes):
+            return loaded
+        order = [lane - first if valid else values for lane, valid in enumerate(lanes)]
+        return _shuffled(loaded, f"({self.printer.kind}){{0}}", order)
+
+    def _stepped(self, column: int) -> str:
+        """Return the vector of pixels at a column, as far apart as the stride: 2 or 1.
+
+        With 2, even and odd pixels are separated from the same two vectors, which compilers load once. A vector that
+        another one has all pixels of but one is made of that.
+        """
+        site, dtype, values = self.printer.site, self._dtype, self.printer.values
+        if self._step == 1:
+            return self._loaded(column)
+        if values <= 4:
+            # Compilers merge the shuffles of such short vectors to more of them.
+            return f"{spread(site, dtype, values, 2)}({self._address(column)})"
+        beside = column + (2 if column < 0 else -2)
+        if not 0 <= column < 2 and beside in self.used and self._holds(beside, 2 * values - 1):
+            added, own = column + (2 * values - 2) * (column > 0), self._stepped(beside)
+            one = f"{repeat(site, dtype, values)}({self.line}[{self.printer.image.stride(COLUMN) * added}])"
+            if column < 0:
+                return _shuffled(one, own, range(values - 1, 2 * values - 1))
+            return _shuffled(own, one, range(1, values + 1))
+        odd = column % 2
+        if self._holds(column - odd, 2 * values):
+            return f"{separated(site, dtype, values, odd)}({self._address(column - odd)})"
+        return f"{spread(site, dtype, values, 2)}({self._address(column)})"
+
+    def _holds(self, column: int, count: int) -> bool:
+        """Return True if `count` pixels from a column on lie in the image, in all rounds."""
+        first, last = (start * self._step + column for start in (self.starts[0], self.starts[-1]))
+        return first >= 0 and last + count <= self._width
+
+    def _loaded(self, column: int) -> str:
+        return f"{self.printer.site.load(self._dtype, self.printer.values)}({self._address(column)})"
+
+    def _as_sums(self, value: str) -> str:
+        return vector_as(self.printer.site, value, self._dtype, self.printer.total, self.printer.values)
+
+    def _address(self, column: int) -> str:
+        return _plus(self.line, self.printer.image.stride(COLUMN) * column)
+
+    @property
+    def _dtype(self) -> DType:
+        return self.printer.image.tensor.state.dtype
+
+    @property
+    def _step(self) -> int:
+        return self.printer.graph.first.strides[1]
+
+    @property
+    def _width(self) -> int:
+        return int(self.printer.image.tensor.shape[COLUMN])
+
+
+def _shuffled(first: str, second: str, order: Iterable[int]) -> str:
+    return f"__builtin_shufflevector({first}, {second}, {', '.join(map(str, order))})"
 
 
 def _starts(size: int, step: int) -> list[int]:

@@ -316,6 +316,15 @@ def spread(site: KernelSite, dtype: DType, values: int, step: int) -> str:
     return site.helper(name, f"{head} {{\n    {text}\n}}")
 
 
+def separated(site: KernelSite, dtype: DType, values: int, odd: int) -> str:
+    """Return the C function that loads two vectors, and returns their even or odd values."""
+    kind, name = site.vector_type(dtype, values), "odd" if odd else "even"
+    load, order = site.load(dtype, values), ", ".join(map(str, range(odd, 2 * values, 2)))
+    text = f"return __builtin_shufflevector({load}(from), {load}(from + {values}), {order});"
+    head = f"static inline {kind} {name}_{kind}(const {dtype.c_name} *from)"
+    return site.helper(f"{name}_{kind}", f"{head} {{\n    {text}\n}}")
+
+
 def store_rest(site: KernelSite, dtype: DType, values: int) -> str:
     """Return the C function that stores the first values of a vector."""
     kind = site.vector_type(dtype, values)
