@@ -13,6 +13,11 @@ from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import ALIGNMENT, View
 
+#: The bytes between the parts of the workspace that threads have. What a core fetches ahead of one thread's accesses
+#: takes lines from the next thread: on Zen 4, a convolution of 440 µs takes 340 µs on two threads with 8 KiB between
+#: them, in most processes also with 16 KiB, and 230 µs with 32 KiB or more.
+_APART = 32 << 10
+
 
 @attrs.frozen
 class Captured:
@@ -49,6 +54,11 @@ class FunctionCode:
     workspace: int = 0
     around: dict[tuple[str, str], None] = attrs.field(factory=dict[tuple[str, str], None])
 
+    @property
+    def stride(self) -> int:
+        """Return the bytes from the part of the workspace that a thread has to that of the next."""
+        return self.workspace and self.workspace + _APART
+
     @contextmanager
     def holding(self, size: int) -> Generator[int]:
         """Yield the start of bytes of the workspace, in use within the context."""
@@ -81,7 +91,7 @@ class ParallelLoops:
 
         `around` are the variables that the body may use; `counters` number the tiles, the last one fastest.
         """
-        self.workspace = max(self.workspace, body.workspace)
+        self.workspace = max(self.workspace, body.stride)
         captured = [one for one in around if one.name in body.names]
         name = f"{program}_part{len(self.functions) + 1}"
         self.functions.append(self._function(name, names, captured, counters, body))
@@ -122,7 +132,7 @@ class ParallelLoops:
                 writer.line(f"(void){names.thread};")
             values: list[str] = []
             for variable in captured:
-                shift = f" + {names.thread} * {body.workspace}" if variable.name == self._workspace_name else ""
+                shift = f" + {names.thread} * {body.stride}" if variable.name == self._workspace_name else ""
                 values.append(f"{names.loop}->{variable.name}{shift}")
             with writer.around(body.around):
                 writer.line(f"{name}_tiles({', '.join([*values, names.first, names.end])});")

@@ -111,7 +111,7 @@ def test_the_requested_number_of_threads_runs(compiler: Compiler) -> None:
     made = kernel(compiler)
     source, _ = operands(made)
     own = made.program.thread_workspace
-    assert (made.program.workspace, own) == (0, 4800)
+    assert (made.program.workspace, own) == (0, 4800 + (32 << 10))
     for threads in (7, 2):
         scratch = made.function.workspace(7)
         scratch[:] = 0
