@@ -18,7 +18,7 @@ ffi.set_source(
     "morello.search.solve._engine",
     "\n".join(["#include <stdint.h>", *(f'#include "{header.as_posix()}"' for header in declared)]),
     sources=[file.as_posix() for file in files if file.suffix == ".c"],
-    include_dirs=["."],
+    include_dirs=[".", *(folder.relative_to(root).as_posix() for folder in facts["FOLDERS"])],
     # The digest is defined below.
     depends=[file.as_posix() for file in files if file.suffix == ".h"] + ["setup.py"],
     define_macros=[("MORELLO_SOURCES", f'"{facts["digest"]()}"')],

@@ -61,20 +61,21 @@ class Structs:
             return value or self.ffi.NULL
         if item.kind == "primitive":
             return self._array(item, value)
-        return self._keep(self.ffi.new(f"{item.cname}[]", [self._value(item, one) for one in value] or 1))
+        return self.keep(self.ffi.new(f"{item.cname}[]", [self._value(item, one) for one in value] or 1))
 
     def _array(self, item: CType, value: Any) -> Pointer:
         key = id(value), item.cname
         source, pointer = self._pointers.get(key, (None, None))
         if source is not None and source() is value:
             return pointer
-        array = self._keep(np.ascontiguousarray(value, _dtype(item)))
+        array = self.keep(np.ascontiguousarray(value, _dtype(item)))
         pointer = self.ffi.cast(f"{item.cname} *", array.ctypes.data)
         if type(value) is np.ndarray:
             self._pointers[key] = weakref.ref(value), pointer
         return pointer
 
-    def _keep(self, owner: Any) -> Any:
+    def keep(self, owner: Any) -> Any:
+        """Return an object that C refers to, and let it live as long as this one."""
         self._kept.append(owner)
         return owner
 

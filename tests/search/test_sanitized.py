@@ -16,7 +16,7 @@ from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search import library
 from morello.search.budget import SearchBudget
-from morello.search.library import sources
+from morello.search.library import FOLDERS, sources
 
 #: Specs with all kinds of steps, each searched with this budget; some have no program.
 SEARCHES = [
@@ -71,7 +71,8 @@ def test_the_sanitizers_report_nothing(tmp_path: Path) -> None:
         pytest.skip("needs the runtime library of gcc's address sanitizer")
     units = [str(path) for path in sources() if path.suffix == ".c"]
     built = tmp_path / "engine.so"
-    subprocess.run([compiler, *FLAGS, "-o", str(built), *units, "-lm"], check=True)
+    included = [f"-I{folder}" for folder in FOLDERS]
+    subprocess.run([compiler, *FLAGS, *included, "-o", str(built), *units, "-lm"], check=True)
     # Python itself leaks.
     environment = {**os.environ, "LD_PRELOAD": runtime.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
     command = [sys.executable, __file__, str(built), str(tmp_path / "specs.db")]

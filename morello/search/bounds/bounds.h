@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rounding.h"
+
 #pragma GCC visibility push(default)
 #include "_bounds.h"
 #pragma GCC visibility pop
@@ -54,15 +56,6 @@ static inline Left left_of(const Work *work, int32_t which) {
 
 static inline const int32_t *per_level_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
     return space->per_level + (int64_t)tuple * (model->levels + 1);
-}
-
-/* Return a cost rounded down to 24 bits. */
-static inline float rounded_down(double cost) {
-    uint64_t bits;
-    memcpy(&bits, &cost, sizeof bits);
-    bits &= ~UINT64_C(0x1FFFFFFF);
-    memcpy(&cost, &bits, sizeof bits);
-    return (float)cost;
 }
 
 /* Return the bound of a class tuple and a shape under full limits. */

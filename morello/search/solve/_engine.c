@@ -15,11 +15,12 @@ const char engine_sources[] = MORELLO_SOURCES;
 #define PATIENCE 0.003
 #define ABSTRACT_PATIENCE 0.1
 
-/* Add node 0 and extra 0, which stand for "none". */
+/* Add node 0, expansion 0 and extra 0, which stand for "none". */
 static int prepare(State *state) {
     const int status = setjmp(state->failure);
     if (!status) {
         *PUSH(state, nodes) = (Node){.flags = SOLVED};
+        *PUSH(state, expansions) = (Expansion){.reach = -1, .peak = UNKNOWN_PEAK};
         *PUSH(state, extras) = (Extra){0};
         state->progress.nodes = 1;
         state->slack = 1;
@@ -48,8 +49,8 @@ static void free_all(State *state) {
     if (state->abstract) {
         free_all(state->abstract);
     }
-    for (uint32_t node = 0; node < state->nodes_count; ++node) {
-        drop_edges(&state->nodes[node]);
+    for (uint32_t at = 0; at < state->expansions_count; ++at) {
+        free(state->expansions[at].edges);
     }
     for (uint32_t family = 0; family < state->families_count; ++family) {
         free(state->families[family].facts);
@@ -58,10 +59,11 @@ static void free_all(State *state) {
         free(state->extras[extra].part);
         free(state->extras[extra].live);
     }
-    void *arrays[] = {state->states, state->tables, state->families, state->nodes, state->frames, state->extras,
+    void *arrays[] = {state->states, state->tables, state->families, state->nodes, state->expansions, state->times,
+                      state->frames, state->extras,
                       state->recalls, state->choices, state->choosing, state->chosen_parts, state->found,
                       state->found_parts, state->new_edges, state->new_parts, state->table_index.at,
-                      state->family_index.at, state->node_index.at};
+                      state->family_index.at, state->node_index.at, state->times_index.at};
     for (size_t at = 0; at < sizeof arrays / sizeof *arrays; ++at) {
         free(arrays[at]);
     }
@@ -96,6 +98,14 @@ uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limit
 
 const Node *engine_nodes(const State *state) {
     return state->nodes;
+}
+
+const double *engine_times(const State *state) {
+    return state->times;
+}
+
+uint32_t engine_best(const State *state, uint32_t node) {
+    return expansion_of(state, &state->nodes[node])->best;
 }
 
 int32_t engine_space(const State *state, uint32_t table) {
@@ -153,15 +163,19 @@ int engine_expand(State *state, uint32_t node, double budget) {
     return FINISHED;
 }
 
+uint32_t engine_steps(const State *state, uint32_t node) {
+    return expansion_of(state, &state->nodes[node])->count;
+}
+
 StepInfo engine_step(const State *state, uint32_t node, uint32_t index) {
     const Node *own = &state->nodes[node];
-    const Hyperedge *edge = &own->edges[index];
+    const Hyperedge *edge = &expansion_of(state, own)->edges[index];
     return (StepInfo){.priority = edge->priority,
                       .own = edge->own,
                       .low = edge_low(state, own, edge),
                       .high = edge_high(state, own, edge),
                       .parts = edge->parts,
-                      .part = own->parts + edge->first};
+                      .part = expansion_of(state, own)->parts + edge->first};
 }
 
 int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, uint64_t needs, int32_t parts,
@@ -172,7 +186,7 @@ int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, 
     }
     const size_t amounts = (size_t)parts * (size_t)state->model->levels;
     Extra extra = {.priority = priority, .own = cost, .needs = needs, .parts = (uint32_t)parts};
-    extra.next = state->nodes[node].extra;
+    extra.next = expansion_of(state, &state->nodes[node])->extra;
     extra.part = malloc(((size_t)parts + 1) * sizeof *extra.part);
     extra.live = malloc((amounts + 1) * sizeof *extra.live);
     if (!extra.part || !extra.live) {
@@ -181,11 +195,11 @@ int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, 
         return NO_MEMORY;
     }
     for (int at = 0; at < parts; ++at) {
-        extra.part[at] = (Part){.times = times[at], .node = part[at]};
+        extra.part[at] = (Part){.times = times_of(state, times[at]), .node = part[at]};
     }
     memcpy(extra.live, live, amounts * sizeof *live);
     *PUSH(state, extras) = extra;
-    state->nodes[node].extra = state->extras_count - 1;
+    expand(state, node)->extra = state->extras_count - 1;
     return FINISHED;
 }
 

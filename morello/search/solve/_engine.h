@@ -86,11 +86,13 @@ typedef struct {
     const int32_t *tuple;     /* [places, others]: the class tuple, -1: none */
 } OperandSet;
 
-/* Bounds by the pattern of one operand and the classes of the others, initially infinite. */
+/* Bounds by the pattern of one operand and the classes of the others. Many rows are equal, and stored once. */
 typedef struct {
-    float *values;
+    float *values;            /* [distinct rows, others] */
+    int32_t *row;             /* [rows]: of `values` */
+    int64_t rows;
     uint8_t *done;            /* [shapes]: 1: they are computed */
-    const int64_t *first;     /* [shapes]: the first of `values`, [places, others] */
+    const int64_t *first;     /* [shapes]: the first row, one for each place */
     const OperandSet *sets;
     const int32_t *set;       /* [shapes] */
     int32_t most;             /* places of a set */
@@ -176,8 +178,9 @@ struct Model {
 };
 
 /* Compute the bounds by the pattern of one operand, after those of the spaces below. `model` is abstract, `order`,
- * [shapes], has smaller shapes first. Return 0; -1: no memory. */
-int engine_bound_operand(const Model *model, int32_t space, int32_t operand, const int32_t *order);
+ * [shapes], has smaller shapes first; `values` has room for all rows, and holds the distinct ones afterwards. Return their
+ * number; -1: no memory. */
+int64_t engine_bound_operand(const Model *model, int32_t space, int32_t operand, const int32_t *order);
 
 /* Answers of earlier searches to a table. Each covers a box of sizes and limits, in coordinates. */
 typedef struct {
@@ -223,10 +226,10 @@ typedef struct {
     uint64_t abstract_expansions;
 } Progress;
 
-/* A part of a step, and how many times it runs. */
+/* A part of a step, and how many times it runs: the index of that number in `engine_times`. */
 typedef struct {
-    double times;
     uint32_t node;
+    uint32_t times;
 } Part;
 
 /* Pointers in what follows are valid until the next call that may change the state. */
@@ -257,18 +260,12 @@ enum {
 typedef struct State State;
 typedef struct Hyperedge Hyperedge;
 
-/* A Spec: low <= cost <= high. Edges are generated up to the cost `reach`. `fact` is 1 + its place in the family, and
- * `best` 1 + the place of the program of cost `high` in `found`, 0: its steps are not known. */
+/* A Spec: low <= cost <= high. Most Specs are never expanded, and have no `expansion`, 0. */
 typedef struct {
-    double low, high;         /* hot fields and the key come first, for the cache */
+    double low, high;
     uint64_t limits;
     uint32_t table, shape;
-    uint32_t flags, count, family, fact;
-    double reach;
-    uint64_t peak;
-    Hyperedge *edges;         /* one block, followed by the parts */
-    Part *parts;
-    uint32_t version, choice, best, extra, pass;
+    uint32_t flags, family, version, expansion;
 } Node;
 
 State *engine_new(const Model *model); /* NULL: no memory */
@@ -280,6 +277,9 @@ uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t 
 uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limits);
 
 const Node *engine_nodes(const State *state);
+const double *engine_times(const State *state);
+/* Return the number of the best program found so far for a node, 0: its steps are not known. */
+uint32_t engine_best(const State *state, uint32_t node);
 /* Return the space of a table, and the states of its operands, [width]. */
 int32_t engine_space(const State *state, uint32_t table);
 const int32_t *engine_states(const State *state, uint32_t table);
@@ -301,8 +301,9 @@ int engine_choose(State *state, int64_t quota);
 ChoiceInfo engine_chosen(const State *state, uint32_t node);
 void engine_forget(State *state, uint32_t node);
 
-/* Generate the `count` edges of a node within a budget, and read them one by one. */
+/* Generate the edges of a node within a budget, and read them one by one. */
 int engine_expand(State *state, uint32_t node, double budget);
+uint32_t engine_steps(const State *state, uint32_t node);
 StepInfo engine_step(const State *state, uint32_t node, uint32_t index);
 
 /* Provide what search needs. `live` is [parts, levels] in bytes. */

@@ -81,7 +81,7 @@ class Abstraction:
         if key not in self._layouts.closures:
             return [{**plain, **grid_fields(self._layouts, key), "leaf": 1}]
         kernels, states = self._kernels(own.space)
-        by_operand = packing.fields("Space", self.by_operand.fields(own, states))
+        by_operand = self.by_operand.fields(own, states, packing)
         spaces = [
             {**plain, **by_operand, "closed_operand": operand, "closure": self._closure(changes, after + operand)}
             for operand, changes in enumerate(self._layouts.closures[key])

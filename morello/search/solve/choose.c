@@ -15,17 +15,18 @@ static void note(State *state, uint32_t number, const Hyperedge *edge) {
     *choice = (Choice){.priority = edge->priority, .peak = UNKNOWN_PEAK, .edge = *edge};
     choice->first = state->chosen_parts_count;
     for (int part = 0; part < edge->parts; ++part) {
-        const uint32_t below = node->parts[edge->first + (uint32_t)part].node;
+        const uint32_t below = expansion_of(state, node)->parts[edge->first + (uint32_t)part].node;
         *PUSH(state, chosen_parts) = below;
     }
-    state->nodes[number].choice = state->choices_count;
+    expand(state, number)->choice = state->choices_count;
     state->nodes[number].flags &= ~(uint32_t)BY_PRIORITY;
-    drop_edges(&state->nodes[number]);
+    drop_edges(state, &state->nodes[number]);
 }
 
 /* Return an unsolved part of an edge, NULL if all are solved. */
 static const Part *open_part(const State *state, const Node *node, const Hyperedge *edge) {
-    for (const Part *part = node->parts + edge->first; part < node->parts + edge->first + edge->parts; ++part) {
+    const Part *first = expansion_of(state, node)->parts + edge->first;
+    for (const Part *part = first; part < first + edge->parts; ++part) {
         if (!solved(&state->nodes[part->node])) {
             return part;
         }
@@ -38,12 +39,16 @@ static int choose(State *state, uint32_t number) {
     const double cost = state->nodes[number].high;
     if (!(state->nodes[number].flags & BY_PRIORITY)) {
         generate(state, number, cost);
-        qsort(state->nodes[number].edges, state->nodes[number].count, sizeof(Hyperedge), by_priority);
+        const Expansion *own = expansion_of(state, &state->nodes[number]);
+        if (own->count) {
+            qsort(own->edges, own->count, sizeof(Hyperedge), by_priority);
+        }
         state->nodes[number].flags |= BY_PRIORITY;
     }
     const Node *node = &state->nodes[number];
-    for (uint32_t at = 0; at < node->count; ++at) {
-        const Hyperedge *edge = &node->edges[at];
+    const Expansion *own = expansion_of(state, node);
+    for (uint32_t at = 0; at < own->count; ++at) {
+        const Hyperedge *edge = &own->edges[at];
         const double low = edge_low(state, node, edge);
         if (low > cost) {
             continue;
@@ -56,7 +61,7 @@ static int choose(State *state, uint32_t number) {
         if (!state->settle) {
             return NEVER;
         }
-        start(state, part->node, state->nodes[part->node].low + floor((cost - low) / part->times));
+        start(state, part->node, state->nodes[part->node].low + floor((cost - low) / state->times[part->times]));
         return NOT_YET;
     }
     return NEVER;
@@ -66,9 +71,9 @@ static int choose(State *state, uint32_t number) {
 static uint32_t next_part(State *state, const Choice *choice) {
     for (int part = 0; part < choice->edge.parts; ++part) {
         const uint32_t below = state->chosen_parts[choice->first + (uint32_t)part];
-        const Node *node = &state->nodes[below];
-        const int whole = node->choice && state->choices[node->choice - 1].whole;
-        if (!whole && node->pass != state->pass) {
+        const Expansion *own = expansion_of(state, &state->nodes[below]);
+        const int whole = own->choice && state->choices[own->choice - 1].whole;
+        if (!whole && own->pass != state->pass) {
             return below;
         }
     }
@@ -77,12 +82,13 @@ static uint32_t next_part(State *state, const Choice *choice) {
 
 /* Store the peak of a chosen program, after those of its parts. */
 static void finish(State *state, uint32_t number) {
-    Choice *choice = &state->choices[state->nodes[number].choice - 1];
+    Choice *choice = &state->choices[expansion_of(state, &state->nodes[number])->choice - 1];
     uint64_t peaks[choice->edge.parts + 1];
     choice->whole = 1;
     for (int part = 0; part < choice->edge.parts; ++part) {
         const Node *node = &state->nodes[state->chosen_parts[choice->first + (uint32_t)part]];
-        const Choice *below = node->choice ? &state->choices[node->choice - 1] : NULL;
+        const uint32_t chosen = expansion_of(state, node)->choice;
+        const Choice *below = chosen ? &state->choices[chosen - 1] : NULL;
         choice->whole &= below && below->whole;
         peaks[part] = below ? below->peak : UNKNOWN_PEAK;
     }
@@ -93,8 +99,9 @@ static void finish(State *state, uint32_t number) {
 static int turn(State *state) {
     const uint32_t number = state->choosing[state->choosing_count - 1];
     Node *node = &state->nodes[number];
-    if (node->choice) {
-        Choice *choice = &state->choices[node->choice - 1];
+    const uint32_t chosen = expansion_of(state, node)->choice;
+    if (chosen) {
+        Choice *choice = &state->choices[chosen - 1];
         const uint32_t below = choice->whole ? 0 : next_part(state, choice);
         if (below) {
             *PUSH(state, choosing) = below;
@@ -122,9 +129,9 @@ static int turn(State *state) {
         }
         node = &state->nodes[number];
         node->flags &= ~(uint32_t)BY_PRIORITY;
-        drop_edges(node);
+        drop_edges(state, node);
     }
-    state->nodes[number].pass = state->pass;
+    expand(state, number)->pass = state->pass;
     --state->choosing_count;
     return FINISHED;
 }
@@ -161,7 +168,7 @@ int engine_choose(State *state, int64_t quota) {
 }
 
 ChoiceInfo engine_chosen(const State *state, uint32_t node) {
-    const uint32_t at = state->nodes[node].choice;
+    const uint32_t at = expansion_of(state, &state->nodes[node])->choice;
     if (!at) {
         return (ChoiceInfo){.priority = -1, .peak = UNKNOWN_PEAK};
     }
@@ -172,14 +179,16 @@ ChoiceInfo engine_chosen(const State *state, uint32_t node) {
 /* Drop a recalled program and the choice of a node. */
 void engine_forget(State *state, uint32_t node) {
     state->nodes[node].flags &= ~(uint32_t)RECALLED;
-    state->nodes[node].choice = 0;
+    if (state->nodes[node].expansion) {
+        state->expansions[state->nodes[node].expansion].choice = 0;
+    }
 }
 
 int engine_set_program(State *state, uint32_t node, int32_t known, uint64_t peak) {
     const int status = setjmp(state->failure);
     if (!status && known) {
         *PUSH(state, choices) = (Choice){.priority = -2, .peak = peak, .whole = 1};
-        state->nodes[node].choice = state->choices_count;
+        expand(state, node)->choice = state->choices_count;
     } else if (!status) {
         engine_forget(state, node);
     }

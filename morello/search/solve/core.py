@@ -159,7 +159,7 @@ class Core:
 
     def best(self, node: int) -> int:
         """Return the number of the best program found so far for a node, 0 if its steps are not known."""
-        return self._lib.engine_nodes(self._state)[node].best
+        return self._lib.engine_best(self._state, node)
 
     def found(self, program: int) -> tuple[int, list[tuple[int, int]]]:
         """Return the priority of the first step of a program, and the node and program of each part."""
@@ -173,11 +173,11 @@ class Core:
     def hyperedges(self, node: int, budget: float) -> list[Hyperedge]:
         """Return the hyperedges of a node within a budget. Raises Suspended."""
         self._check(self._lib.engine_expand(self._state, node, budget))
-        found: list[Hyperedge] = []
-        for index in range(self._lib.engine_nodes(self._state)[node].count):
+        every, found = self._lib.engine_times(self._state), list[Hyperedge]()
+        for index in range(self._lib.engine_steps(self._state, node)):
             one = self._lib.engine_step(self._state, node, index)
             parts = [one.part[at] for at in range(one.parts)]
-            nodes, times = tuple(part.node for part in parts), tuple(part.times for part in parts)
+            nodes, times = tuple(part.node for part in parts), tuple(every[part.times] for part in parts)
             found.append(Hyperedge(one.priority, one.own, one.low, one.high, nodes, times))
         return found
 

@@ -17,7 +17,8 @@ Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, 
 }
 
 void add_part(State *state, Hyperedge *edge, uint32_t node, double times) {
-    *PUSH(state, new_parts) = (Part){.times = times, .node = node};
+    const uint32_t index = times_of(state, times);
+    *PUSH(state, new_parts) = (Part){.times = index, .node = node};
     ++edge->parts;
     edge->low += times * state->nodes[node].low;
 }
@@ -227,11 +228,11 @@ static void move_edges(State *state, uint32_t number, double budget) {
 }
 
 static void extra_edges(State *state, uint32_t number, double budget) {
-    for (uint32_t at = state->nodes[number].extra; at; at = state->extras[at].next) {
+    for (uint32_t at = expansion_of(state, &state->nodes[number])->extra; at; at = state->extras[at].next) {
         const Extra *extra = &state->extras[at];
         Hyperedge edge = new_edge(state, EXTRA, at, 0, extra->priority, extra->own);
         for (uint32_t part = 0; part < extra->parts; ++part) {
-            add_part(state, &edge, extra->part[part].node, extra->part[part].times);
+            add_part(state, &edge, extra->part[part].node, state->times[extra->part[part].times]);
         }
         keep_edge(state, &edge, budget);
     }
@@ -256,23 +257,23 @@ void generate(State *state, uint32_t number, double budget) {
     move_edges(state, number, most);
     extra_edges(state, number, most);
     closure_edges(state, number, most);
-    Node *node = &state->nodes[number];
-    drop_edges(node);
+    drop_edges(state, &state->nodes[number]);
+    Expansion *own = expand(state, number);
     const size_t edges = state->new_edges_count * sizeof(Hyperedge), parts = state->new_parts_count * sizeof(Part);
     if (edges) {
         qsort(state->new_edges, state->new_edges_count, sizeof(Hyperedge), by_low_and_priority);
-        node->edges = malloc(edges + parts);
-        if (!node->edges) {
+        own->edges = malloc(edges + parts);
+        if (!own->edges) {
             longjmp(state->failure, NO_MEMORY);
         }
-        node->parts = (Part *)(void *)(node->edges + state->new_edges_count);
-        memcpy(node->edges, state->new_edges, edges);
+        own->parts = (Part *)(void *)(own->edges + state->new_edges_count);
+        memcpy(own->edges, state->new_edges, edges);
         if (parts) {
-            memcpy(node->parts, state->new_parts, parts);
+            memcpy(own->parts, state->new_parts, parts);
         }
     }
-    node->count = state->new_edges_count;
-    node->reach = budget;
+    own->count = state->new_edges_count;
+    own->reach = budget;
     ++state->progress.expansions;
-    state->progress.hyperedges += node->count;
+    state->progress.hyperedges += own->count;
 }

@@ -44,32 +44,21 @@ static uint64_t node_hash(uint32_t table, uint32_t shape, uint64_t limits) {
     return mixed(limits + pair_hash(table, shape));
 }
 
-static uint64_t hash_at(const State *state, const Index *index, uint32_t number) {
-    if (index == &state->table_index) {
-        const SubproblemTable *table = &state->tables[number];
-        return table_hash(state, table->space, state->states + (size_t)number * (size_t)state->model->width);
-    }
-    if (index == &state->family_index) {
-        return pair_hash(state->families[number].table, state->families[number].shape);
-    }
-    const Node *node = &state->nodes[number];
-    return node_hash(node->table, node->shape, node->limits);
-}
-
 /* Make room for one more entry. */
 static void make_room(State *state, Index *index) {
-    if (2 * (index->count + 1) <= index->mask) {
+    if (4 * (index->count + 1) <= 3 * index->mask) {
         return;
     }
+    /* Numbers of entries have 32 bits, and so have their hashes. */
     const uint64_t size = index->at ? 2 * (index->mask + 1) : 1 << 12;
-    uint32_t *at = calloc((size_t)size, sizeof *at);
+    Slot *at = calloc((size_t)size, sizeof *at);
     if (!at) {
         longjmp(state->failure, NO_MEMORY);
     }
     for (uint64_t slot = 0; index->at && slot <= index->mask; ++slot) {
-        if (index->at[slot]) {
-            uint64_t place = hash_at(state, index, index->at[slot] - 1) & (size - 1);
-            while (at[place]) {
+        if (index->at[slot].number) {
+            uint64_t place = index->at[slot].hash & (size - 1);
+            while (at[place].number) {
                 place = (place + 1) & (size - 1);
             }
             at[place] = index->at[slot];
@@ -78,6 +67,20 @@ static void make_room(State *state, Index *index) {
     free(index->at);
     index->at = at;
     index->mask = size - 1;
+}
+
+/* Return the first slot for a hash from `slot` on that has the same bits, or is free. */
+static uint64_t next_slot(const Index *index, uint32_t hash, uint64_t slot) {
+    slot &= index->mask;
+    while (index->at[slot].number && index->at[slot].hash != hash) {
+        slot = (slot + 1) & index->mask;
+    }
+    return slot;
+}
+
+static void fill_slot(Index *index, uint64_t slot, uint32_t hash, uint32_t number) {
+    index->at[slot] = (Slot){.number = number, .hash = hash};
+    ++index->count;
 }
 
 static void find_kernels(const Model *model, SubproblemTable *table, const int32_t *states) {
@@ -136,32 +139,32 @@ uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *sta
     make_room(state, index);
     const size_t width = (size_t)state->model->width;
     const size_t bytes = (size_t)state->model->space[space].operands * sizeof *states;
-    uint64_t slot = table_hash(state, space, states) & index->mask;
-    for (; index->at[slot]; slot = (slot + 1) & index->mask) {
-        const uint32_t number = index->at[slot] - 1;
+    const uint32_t hash = (uint32_t)table_hash(state, space, states);
+    uint64_t slot = next_slot(index, hash, hash);
+    for (; index->at[slot].number; slot = next_slot(index, hash, slot + 1)) {
+        const uint32_t number = index->at[slot].number - 1;
         if (state->tables[number].space == space && !memcmp(state->states + (size_t)number * width, states, bytes)) {
             return number;
         }
     }
     add_table(state, space, tuple, states);
-    index->at[slot] = state->tables_count;
-    ++index->count;
+    fill_slot(index, slot, hash, state->tables_count);
     return state->tables_count - 1;
 }
 
 static uint32_t family_of(State *state, uint32_t table, uint32_t shape) {
     Index *index = &state->family_index;
     make_room(state, index);
-    uint64_t slot = pair_hash(table, shape) & index->mask;
-    for (; index->at[slot]; slot = (slot + 1) & index->mask) {
-        const Family *family = &state->families[index->at[slot] - 1];
+    const uint32_t hash = (uint32_t)pair_hash(table, shape);
+    uint64_t slot = next_slot(index, hash, hash);
+    for (; index->at[slot].number; slot = next_slot(index, hash, slot + 1)) {
+        const Family *family = &state->families[index->at[slot].number - 1];
         if (family->table == table && family->shape == shape) {
-            return index->at[slot] - 1;
+            return index->at[slot].number - 1;
         }
     }
     *PUSH(state, families) = (Family){.table = table, .shape = shape};
-    index->at[slot] = state->families_count;
-    ++index->count;
+    fill_slot(index, slot, hash, state->families_count);
     return state->families_count - 1;
 }
 
@@ -186,7 +189,7 @@ double operand_bound(const Model *model, const Space *space, int operand, int32_
     const int32_t place = set->place[pattern_of(model, state, space->tensor[operand][shape])];
     const int32_t other = bounds->other[tuple];
     const int there = place >= 0 && other >= 0 && bounds->done[shape];
-    return there ? bounds->values[bounds->first[shape] + place * bounds->others + other] : 0;
+    return there ? operand_row(bounds, shape, place)[other] : 0;
 }
 
 /* Return the bound by layouts, 0 without one. */
@@ -211,9 +214,7 @@ static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t lim
                                  .limits = limits,
                                  .table = number,
                                  .shape = shape,
-                                 .family = family,
-                                 .reach = -1,
-                                 .peak = UNKNOWN_PEAK};
+                                 .family = family};
     state->progress.tables_done -= !table->open;
     ++table->open;
     state->progress.nodes = state->nodes_count;
@@ -226,25 +227,59 @@ uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
     limits = (limits & relevant) | (state->model->full & ~relevant);
     Index *index = &state->node_index;
     make_room(state, index);
-    uint64_t slot = node_hash(table, (uint32_t)shape, limits) & index->mask;
-    for (; index->at[slot]; slot = (slot + 1) & index->mask) {
-        const Node *node = &state->nodes[index->at[slot] - 1];
+    const uint32_t hash = (uint32_t)node_hash(table, (uint32_t)shape, limits);
+    uint64_t slot = next_slot(index, hash, hash);
+    for (; index->at[slot].number; slot = next_slot(index, hash, slot + 1)) {
+        const Node *node = &state->nodes[index->at[slot].number - 1];
         if (node->table == table && node->shape == (uint32_t)shape && node->limits == limits) {
-            return index->at[slot] - 1;
+            return index->at[slot].number - 1;
         }
     }
     add_node(state, table, (uint32_t)shape, limits);
-    index->at[slot] = state->nodes_count;
-    ++index->count;
+    fill_slot(index, slot, hash, state->nodes_count);
     return state->nodes_count - 1;
 }
 
-void drop_edges(Node *node) {
-    free(node->edges);
-    node->edges = NULL;
-    node->parts = NULL;
-    node->count = 0;
-    node->reach = -1;
+/* Return the index of a number of runs, a new one if need be. */
+uint32_t times_of(State *state, double times) {
+    if (state->times_count && state->times[0] == times) {
+        return 0;
+    }
+    Index *index = &state->times_index;
+    make_room(state, index);
+    uint64_t bits;
+    memcpy(&bits, &times, sizeof bits);
+    const uint32_t hash = (uint32_t)mixed(bits);
+    uint64_t slot = next_slot(index, hash, hash);
+    for (; index->at[slot].number; slot = next_slot(index, hash, slot + 1)) {
+        if (state->times[index->at[slot].number - 1] == times) {
+            return index->at[slot].number - 1;
+        }
+    }
+    *PUSH(state, times) = times;
+    fill_slot(index, slot, hash, state->times_count);
+    return state->times_count - 1;
+}
+
+/* Return the expansion of a node, a new one if need be. */
+Expansion *expand(State *state, uint32_t number) {
+    if (!state->nodes[number].expansion) {
+        *PUSH(state, expansions) = (Expansion){.reach = -1, .peak = UNKNOWN_PEAK};
+        state->nodes[number].expansion = state->expansions_count - 1;
+    }
+    return &state->expansions[state->nodes[number].expansion];
+}
+
+void drop_edges(State *state, const Node *node) {
+    if (!node->expansion) {
+        return;
+    }
+    Expansion *own = &state->expansions[node->expansion];
+    free(own->edges);
+    own->edges = NULL;
+    own->parts = NULL;
+    own->count = 0;
+    own->reach = -1;
 }
 
 /* Tighten the bounds of a node alone: low <= cost <= high, where a program of cost `high` has this peak. */
@@ -252,8 +287,11 @@ static void inform(State *state, uint32_t number, double low, double high, uint6
     Node *node = &state->nodes[number];
     if (high < node->high) {
         node->high = high;
-        node->peak = peak;
-        node->best = best;
+        if (node->expansion || peak != UNKNOWN_PEAK || best) {
+            Expansion *own = expand(state, number);
+            own->peak = peak;
+            own->best = best;
+        }
     }
     if (low > node->low) {
         node->low = low < node->high ? low : node->high;
@@ -277,14 +315,15 @@ void tighten(State *state, uint32_t number, double low, double high, uint64_t pe
     if ((node->low <= before_low && node->high >= before_high) || !table_at(state, node)->relevant) {
         return;
     }
-    if (!node->fact) {
+    Expansion *own = expand(state, number);
+    if (!own->fact) {
         if (family->count == family->room) {
             family->facts = grown_array(state, family->facts, &family->room, family->count + 1, sizeof *family->facts);
         }
-        node->fact = ++family->count;
+        own->fact = ++family->count;
     }
-    family->facts[node->fact - 1] = (Fact){
-        .limits = node->limits, .peak = node->peak, .low = node->low, .high = node->high, .best = node->best};
+    family->facts[own->fact - 1] =
+        (Fact){.limits = node->limits, .peak = own->peak, .low = node->low, .high = node->high, .best = own->best};
     ++family->version;
     node->version = up_to_date ? family->version + 1 : node->version;
 }

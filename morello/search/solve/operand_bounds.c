@@ -2,6 +2,7 @@
  *
  * It is small enough to be solved for all shapes, smaller ones first: steps, then moves of each operand, in one pass.
  */
+#include "rounding.h"
 #include "state.h"
 
 typedef struct {
@@ -19,9 +20,9 @@ typedef struct {
     double *now;              /* [places, others]: the costs of the shape */
 } Work;
 
-static float rounded(double cost) {
-    const float near = (float)cost;
-    return near > cost ? nextafterf(near, -INFINITY) : near;
+/* Return the bounds of a shape and a place, [others]. */
+float *operand_row(const OperandBounds *bounds, int32_t shape, int32_t place) {
+    return bounds->values + (int64_t)bounds->row[bounds->first[shape] + place] * bounds->others;
 }
 
 /* Return the transitions of an operand by number. */
@@ -101,8 +102,8 @@ static void store_kernels(const Work *work, double *least) {
         for (int32_t shape = 0; shape < steps->shapes; ++shape) {
             const int32_t place = bounds->sets[bounds->set[shape]].place[bounds->kernel_pattern[at]];
             if (place >= 0 && least[shape] < INFINITY) {
-                float *value = &bounds->values[bounds->first[shape] + place * bounds->others + bounds->kernel_other[at]];
-                *value = fminf(*value, rounded(least[shape]));
+                float *value = &operand_row(bounds, shape, place)[bounds->kernel_other[at]];
+                *value = fminf(*value, rounded_down(least[shape]));
             }
         }
     }
@@ -138,7 +139,7 @@ static const float *tile_row(const Work *work, const LoopPart *part, int64_t ent
         pattern = work->model->tile[pattern][kind];
     }
     const int32_t below = set->place[pattern_of(work->model, pattern, work->space->tensor[work->operand][shape])];
-    return below < 0 ? NULL : bounds->values + bounds->first[shape] + below * bounds->others;
+    return below < 0 ? NULL : operand_row(bounds, shape, below);
 }
 
 /* Take a loop within the space for all classes of the other operands at once. */
@@ -289,17 +290,18 @@ static void store(const Work *work) {
     const OperandBounds *bounds = work->bounds;
     const int32_t size = work->set->places * bounds->others;
     const float *by_class = work->space->bounds + work->shape * work->space->width;
-    float *values = bounds->values + bounds->first[work->shape];
+    float *values = bounds->values + bounds->first[work->shape] * bounds->others;
     for (int32_t at = 0; at < size; ++at) {
         const int32_t tuple = work->set->tuple[at];
-        values[at] = tuple < 0 ? INFINITY : rounded(fmax(work->now[at], by_class[work->space->column[tuple]]));
+        values[at] = tuple < 0 ? INFINITY : rounded_down(fmax(work->now[at], by_class[work->space->column[tuple]]));
     }
 }
 
 static void bound_shape(Work *work) {
     const int32_t size = work->set->places * work->bounds->others;
+    const float *values = work->bounds->values + work->bounds->first[work->shape] * work->bounds->others;
     for (int32_t at = 0; at < size; ++at) {
-        work->now[at] = work->bounds->values[work->bounds->first[work->shape] + at];
+        work->now[at] = values[at];
     }
     take_all_loops(work);
     take_all_pipelines(work);
@@ -329,7 +331,53 @@ static void bound_all(Work *work, const int32_t *order) {
     }
 }
 
-int engine_bound_operand(const Model *model, int32_t space, int32_t operand, const int32_t *order) {
+/* Store each distinct row once, in front. Return their number; -1: no memory. */
+static int64_t share_rows(const OperandBounds *bounds) {
+    const size_t others = (size_t)bounds->others, bytes = others * sizeof *bounds->values;
+    uint64_t mask = 1;
+    while (mask < 2 * (uint64_t)bounds->rows) {
+        mask *= 2;
+    }
+    int32_t *known = calloc((size_t)mask, sizeof *known);
+    if (!known) {
+        return -1;
+    }
+    --mask;
+    int32_t count = 0;
+    for (int64_t at = 0; at < bounds->rows; ++at) {
+        const float *values = bounds->values + (size_t)at * others;
+        uint64_t hash = 0;
+        for (size_t other = 0; other < others; ++other) {
+            uint32_t own;
+            memcpy(&own, &values[other], sizeof own);
+            hash = (hash ^ own) * UINT64_C(0x9E3779B97F4A7C15);
+            hash ^= hash >> 29;
+        }
+        uint64_t slot = hash & mask;
+        while (known[slot] && memcmp(bounds->values + (size_t)(known[slot] - 1) * others, values, bytes)) {
+            slot = (slot + 1) & mask;
+        }
+        if (!known[slot]) {
+            memmove(bounds->values + (size_t)count * others, values, bytes);
+            known[slot] = ++count;
+        }
+        bounds->row[at] = known[slot] - 1;
+    }
+    free(known);
+    return count;
+}
+
+/* Make all bounds infinite, each row on its own. */
+static void clear(const OperandBounds *bounds) {
+    for (int64_t at = 0; at < bounds->rows; ++at) {
+        bounds->row[at] = (int32_t)at;
+    }
+    for (int64_t at = 0; at < bounds->rows * bounds->others; ++at) {
+        bounds->values[at] = INFINITY;
+    }
+}
+
+int64_t engine_bound_operand(const Model *model, int32_t space, int32_t operand, const int32_t *order) {
     const Space *first = &model->space[space], *steps = first;
     while (steps->closed_operand >= 0) {
         steps = &model->space[steps->closure.space];
@@ -341,14 +389,16 @@ int engine_bound_operand(const Model *model, int32_t space, int32_t operand, con
     work.sample = malloc((others + 1) * sizeof *work.sample);
     work.now = malloc(((size_t)bounds->most * others + 1) * sizeof *work.now);
     double *least = malloc(((size_t)first->shapes + 1) * sizeof *least);
-    const int status = work.after && work.sample && work.now && least ? 0 : -1;
-    if (!status) {
+    int64_t distinct = -1;
+    if (work.after && work.sample && work.now && least) {
+        clear(bounds);
         store_kernels(&work, least);
         bound_all(&work, order);
+        distinct = share_rows(bounds);
     }
     free(work.after);
     free(work.sample);
     free(work.now);
     free(least);
-    return status;
+    return distinct;
 }

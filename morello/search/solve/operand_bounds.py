@@ -31,11 +31,10 @@ class OperandBounds:
         self._patterns = layouts.patterns
         #: The class of each pattern.
         self._cls: Ints = np.array([pattern.cls for pattern in self._patterns.all], dtype=np.int64)
-        #: Per space, the values of each operand, by shape: [patterns, classes of the others].
-        self.values: dict[Key, list[Floats32]] = {}
+        #: The fields of each space, converted.
         self._fields: dict[Key, dict[str, Any]] = {}
 
-    def fields(self, own: SpaceBounds, kernel_states: Ints) -> dict[str, Any]:
+    def fields(self, own: SpaceBounds, kernel_states: Ints, structs: Structs) -> dict[str, Any]:
         """Return the fields of a space in both models, given the patterns of kernels, [kernels, operands]."""
         key = own.space.key
         if key not in self._layouts.closures or isinstance(key.op, (Compose, Constants)):
@@ -47,14 +46,9 @@ class OperandBounds:
             self._operand(own, operand, kernel_states, np.delete(blank, operand, axis=1).all(axis=1))
             for operand in range(len(own.space.operands))
         ]
-        values: list[Floats32] = [one["values"] for one in operands]
-        if sum(one.size for one in values) > _MOST:
+        if sum(one["rows"] * one["others"] for one in operands) > _MOST:
             return {}
-        check_budget(4 * sum(one.size for one in values))
-        for one in values:
-            one.fill(np.inf)
-        self.values[key] = values
-        self._fields[key] = {"by_operand": operands, "blank": unknown[own.classes]}
+        self._fields[key] = structs.fields("Space", {"by_operand": operands, "blank": unknown[own.classes]})
         return self._fields[key]
 
     def of(self, key: Key) -> dict[str, Any]:
@@ -74,14 +68,15 @@ class OperandBounds:
         tuple_of[own.classes[solvable, operand], other[solvable]] = solvable
         sets = self._layouts.closures[own.space.key][operand].sets
         patterns = [np.array(one["pattern"], dtype=np.int64) for one in sets.fields()]
-        sizes = sets.counts[sets.of] * others
-        first = np.cumsum(sizes) - sizes
+        counts = sets.counts[sets.of]
+        first = np.cumsum(counts) - counts
+        rows = int(counts.sum())
         number = own.number(cls[kernel_states]) if len(kernel_states) else np.zeros(0, dtype=np.int64)
         # A space may have no class tuples: the last place is that of none.
         kernel = np.flatnonzero(blank & (np.append(other, -1)[number] >= 0))
         return {
-            # Filled after the budget is checked.
-            "values": np.empty(int(sizes.sum()), dtype=np.float32),
+            "row": np.zeros(rows, dtype=np.int32),
+            "rows": rows,
             "done": np.zeros(len(first), dtype=np.uint8),
             "first": first,
             "sets": [
@@ -101,10 +96,24 @@ class OperandBounds:
 
     def compute(self, abstract: Pointer, structs: Structs) -> None:
         """Compute all values, those of the spaces below first."""
-        for key in self._bounds.order:
-            for operand in range(len(self.values.get(key, ()))):
-                order = np.concatenate(self._bounds.by_key[key].space.layers()).astype(np.int32)
+        keys = [key for key in self._bounds.order if key in self._fields]
+        every = [self._fields[key]["by_operand"][operand] for key in keys for operand in self._operands(key)]
+        largest = max((one.rows * one.others for one in every), default=0)
+        check_budget(4 * largest)
+        # All rows of one operand, before equal ones are shared.
+        rows = np.empty(largest, dtype=np.float32)
+        for key in keys:
+            order = np.concatenate(self._bounds.by_key[key].space.layers()).astype(np.int32)
+            numbers = structs.ffi.from_buffer("int32_t[]", order)
+            for operand in self._operands(key):
                 check_budget()
-                numbers = structs.ffi.from_buffer("int32_t[]", order)
-                if structs.lib.engine_bound_operand(abstract, self._bounds.index[key], operand, numbers) < 0:
+                own = self._fields[key]["by_operand"][operand]
+                own.values = structs.ffi.cast("float *", rows.ctypes.data)
+                distinct = structs.lib.engine_bound_operand(abstract, self._bounds.index[key], operand, numbers)
+                if distinct < 0:
                     raise MemoryError
+                values: Floats32 = structs.keep(rows[: distinct * own.others].copy())
+                own.values = structs.ffi.cast("float *", values.ctypes.data)
+
+    def _operands(self, key: Key) -> range:
+        return range(len(self._bounds.by_key[key].space.operands))

@@ -14,16 +14,18 @@
 
 double edge_low(const State *state, const Node *node, const Hyperedge *edge) {
     double total = edge->own;
-    for (const Part *part = node->parts + edge->first; part < node->parts + edge->first + edge->parts; ++part) {
-        total += part->times * state->nodes[part->node].low;
+    const Part *first = expansion_of(state, node)->parts + edge->first;
+    for (const Part *part = first; part < first + edge->parts; ++part) {
+        total += state->times[part->times] * state->nodes[part->node].low;
     }
     return total;
 }
 
 double edge_high(const State *state, const Node *node, const Hyperedge *edge) {
     double total = edge->own;
-    for (const Part *part = node->parts + edge->first; part < node->parts + edge->first + edge->parts; ++part) {
-        total += part->times * state->nodes[part->node].high;
+    const Part *first = expansion_of(state, node)->parts + edge->first;
+    for (const Part *part = first; part < first + edge->parts; ++part) {
+        total += state->times[part->times] * state->nodes[part->node].high;
     }
     return total;
 }
@@ -40,7 +42,7 @@ static void leave(State *state) {
     Node *node = &state->nodes[state->frames[--state->frames_count].node];
     node->flags &= ~(uint32_t)ON_PATH;
     if (solved(node)) {
-        drop_edges(node);
+        drop_edges(state, node);
     }
 }
 
@@ -86,8 +88,8 @@ static void adopt(State *state, uint32_t number, const Hyperedge *edge) {
     uint32_t parts[edge->parts + 1];
     uint64_t peaks[edge->parts + 1];
     for (int part = 0; part < edge->parts; ++part) {
-        parts[part] = node->parts[edge->first + (uint32_t)part].node;
-        peaks[part] = state->nodes[parts[part]].peak;
+        parts[part] = expansion_of(state, node)->parts[edge->first + (uint32_t)part].node;
+        peaks[part] = expansion_of(state, &state->nodes[parts[part]])->peak;
     }
     uint64_t peak = peak_of(state, number, edge, parts, peaks);
     if (peak != UNKNOWN_PEAK) {
@@ -99,32 +101,33 @@ static void adopt(State *state, uint32_t number, const Hyperedge *edge) {
         *PUSH(state, found_parts) = parts[part];
     }
     for (int part = 0; part < edge->parts; ++part) {
-        *PUSH(state, found_parts) = state->nodes[parts[part]].best;
+        *PUSH(state, found_parts) = expansion_of(state, &state->nodes[parts[part]])->best;
     }
     tighten(state, number, 0, high, peak, state->found_count);
 }
 
 /* Move the edge with the lowest current bound to the front. Return that bound. */
 static double settle_front(State *state, uint32_t number) {
-    Node *node = &state->nodes[number];
-    while (node->count) {
-        Hyperedge front = node->edges[0];
+    const Node *node = &state->nodes[number];
+    Expansion *own = &state->expansions[node->expansion];
+    while (own->count) {
+        Hyperedge front = own->edges[0];
         const double low = edge_low(state, node, &front);
         if (low <= front.low) {
             return front.low;
         }
         front.low = low;
         uint32_t place = 0;
-        while (place + 1 < node->count && (node->edges[place + 1].low < low ||
-               (node->edges[place + 1].low == low && node->edges[place + 1].priority < front.priority))) {
-            node->edges[place] = node->edges[place + 1];
+        while (place + 1 < own->count && (own->edges[place + 1].low < low ||
+               (own->edges[place + 1].low == low && own->edges[place + 1].priority < front.priority))) {
+            own->edges[place] = own->edges[place + 1];
             ++place;
         }
         if (low == INFINITY) {
-            --node->count;
-            memmove(node->edges + place, node->edges + place + 1, (node->count - place) * sizeof front);
+            --own->count;
+            memmove(own->edges + place, own->edges + place + 1, (own->count - place) * sizeof front);
         } else {
-            node->edges[place] = front;
+            own->edges[place] = front;
         }
     }
     return INFINITY;
@@ -134,10 +137,12 @@ static double settle_front(State *state, uint32_t number) {
 static const Part *heaviest(const State *state, const Node *node, const Hyperedge *edge) {
     const Part *found = NULL;
     double most = -1;
-    for (const Part *part = node->parts + edge->first; part < node->parts + edge->first + edge->parts; ++part) {
+    const Part *first = expansion_of(state, node)->parts + edge->first;
+    for (const Part *part = first; part < first + edge->parts; ++part) {
         const Node *below = &state->nodes[part->node];
-        if (!done(state, below) && part->times * below->low > most) {
-            most = part->times * below->low;
+        const double cost = done(state, below) ? -1 : state->times[part->times] * below->low;
+        if (cost > most) {
+            most = cost;
             found = part;
         }
     }
@@ -147,29 +152,30 @@ static const Part *heaviest(const State *state, const Node *node, const Hyperedg
 /* Push the heaviest part of the front edge, within the budget at which another edge has a lower bound. */
 static int descend(State *state, uint32_t number, double budget) {
     const Node *node = &state->nodes[number];
-    const Hyperedge *front = &node->edges[0];
+    const Expansion *own = expansion_of(state, node);
+    const Hyperedge *front = &own->edges[0];
     const Part *part = heaviest(state, node, front);
     if (!part) {
         /* Sums of costs within the slack are within it too, except for rounding. */
         state->slack = done(state, node) ? state->slack : 1;
         return GOING_ON;
     }
-    const double least = state->nodes[part->node].low;
+    const double least = state->nodes[part->node].low, times = state->times[part->times];
     const double most = fmin(budget, node->high);
-    const double second = node->count > 1 ? node->edges[1].low : INFINITY;
+    const double second = own->count > 1 ? own->edges[1].low : INFINITY;
     const double patience = fmin(fmax((state->slack - 1) / 10, state->patience), HASTE);
-    const double until = fmin(most, fmin(second, node->reach + 1));
-    double below = fmax(least + floor((until - front->low) / part->times), floor(least * (1 + patience)));
-    below = fmin(below, least + floor((most - front->low) / part->times));
+    const double until = fmin(most, fmin(second, own->reach + 1));
+    double below = fmax(least + floor((until - front->low) / times), floor(least * (1 + patience)));
+    below = fmin(below, least + floor((most - front->low) / times));
     /* Beyond EXACT, sums are not exact: only whether a program exists is left to decide. */
     return enter(state, part->node, below < EXACT ? below : INFINITY);
 }
 
 /* Solve the parts of every edge, whatever its cost. */
 static int visit_every(State *state, Frame *frame) {
-    Node *node = &state->nodes[frame->node];
-    while (frame->entered - 1 < node->count) {
-        const Hyperedge *edge = &node->edges[frame->entered - 1];
+    const Node *node = &state->nodes[frame->node];
+    while (frame->entered - 1 < expansion_of(state, node)->count) {
+        const Hyperedge *edge = &expansion_of(state, node)->edges[frame->entered - 1];
         const Part *part = heaviest(state, node, edge);
         if (part) {
             return enter(state, part->node, INFINITY);
@@ -185,7 +191,7 @@ static int visit_every(State *state, Frame *frame) {
 static void reach_further(State *state, uint32_t number, double budget) {
     const Node *node = &state->nodes[number];
     double reach = AHEAD * fmax(budget < INFINITY ? budget : 0, node->low);
-    reach = fmin(fmax(reach, 1.3 * node->reach), node->high);
+    reach = fmin(fmax(reach, 1.3 * expansion_of(state, node)->reach), node->high);
     if (state->model->exhaustive || node->low >= EXACT || reach >= EXACT) {
         reach = INFINITY;
     }
@@ -216,20 +222,21 @@ static int visit(State *state, int64_t *quota) {
         state->progress.waiting = number;
         return NEEDS_STEPS;
     }
-    if (node->reach < node->low || (state->model->exhaustive && node->reach < INFINITY)) {
+    const double reach = expansion_of(state, node)->reach;
+    if (reach < node->low || (state->model->exhaustive && reach < INFINITY)) {
         reach_further(state, number, frame->budget);
         return GOING_ON;
     }
     if (state->model->exhaustive) {
         return visit_every(state, frame);
     }
-    if (node->count) {
-        adopt(state, number, &node->edges[0]);
+    if (expansion_of(state, node)->count) {
+        adopt(state, number, &expansion_of(state, node)->edges[0]);
     }
     const double least = settle_front(state, number);
     /* Edges beyond the reach are not generated: each costs at least reach + 1. */
-    tighten(state, number, fmin(least, node->reach + 1), INFINITY, UNKNOWN_PEAK, 0);
-    if (done(state, node) || node->low > frame->budget || least > node->reach) {
+    tighten(state, number, fmin(least, reach + 1), INFINITY, UNKNOWN_PEAK, 0);
+    if (done(state, node) || node->low > frame->budget || least > reach) {
         return GOING_ON;
     }
     return descend(state, number, frame->budget);

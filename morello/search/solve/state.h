@@ -46,6 +46,16 @@ struct Hyperedge {
     uint8_t kind;
 };
 
+/* What search knows of a Spec that it has visited. Edges are generated up to the cost `reach`. `fact` is 1 + its place in
+ * the family, and `best` 1 + the place of the program of cost `high` in `found`, 0: its steps are not known. */
+typedef struct {
+    double reach;
+    uint64_t peak;
+    Hyperedge *edges;         /* one block, followed by the parts */
+    Part *parts;
+    uint32_t count, fact, best, choice, extra, pass;
+} Expansion;
+
 /* An operation with operand states. */
 typedef struct {
     int32_t space, tuple;
@@ -101,9 +111,14 @@ typedef struct {
     uint8_t whole;            /* 1: all nodes below it have choices too */
 } Choice;
 
-/* A hash table with open addressing: `at` holds 1 + the numbers of entries, whose keys are in their own arrays. */
+/* A hash table with open addressing: `at` holds 1 + the numbers of entries, whose keys are in their own arrays, and bits
+ * of their hashes, so that other keys are rarely read. */
 typedef struct {
-    uint32_t *at;
+    uint32_t number, hash;
+} Slot;
+
+typedef struct {
+    Slot *at;
     uint64_t mask, count;
 } Index;
 
@@ -116,12 +131,14 @@ struct State {
     State *abstract;          /* the abstract search, NULL: none */
     Progress progress;
     jmp_buf failure;
-    Index table_index, family_index, node_index;
+    Index table_index, family_index, node_index, times_index;
     int32_t *states;          /* [tables, width] */
     uint32_t states_room;
     GROWING(SubproblemTable, tables);
     GROWING(Family, families);
     GROWING(Node, nodes);
+    GROWING(Expansion, expansions);
+    GROWING(double, times);   /* the distinct numbers of runs */
     GROWING(Frame, frames);
     GROWING(Extra, extras);
     GROWING(Answers, recalls);
@@ -152,9 +169,11 @@ void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, si
 
 uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states);
 uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
+uint32_t times_of(State *state, double times);
+Expansion *expand(State *state, uint32_t node);
 void tighten(State *state, uint32_t node, double low, double high, uint64_t peak, uint32_t best);
 void refresh(State *state, uint32_t node);
-void drop_edges(Node *node);
+void drop_edges(State *state, const Node *node);
 int recall(State *state, uint32_t node, const Answers *known);
 double move_bound(const Model *model, const Space *space, int32_t shape, const int32_t *states);
 double operand_bound(const Model *model, const Space *space, int operand, int32_t tuple, int32_t shape,
@@ -178,6 +197,7 @@ void keep_edge(State *state, Hyperedge *edge, double budget);
 void add_part(State *state, Hyperedge *edge, uint32_t node, double times);
 
 /* operand_bounds.c */
+float *operand_row(const OperandBounds *bounds, int32_t shape, int32_t place);
 double part_bound(const Model *model, int32_t number, int32_t tuple, int32_t shape, const int32_t *states);
 
 /* solve.c */
@@ -224,6 +244,11 @@ static inline int solved(const Node *node) {
 /* Return whether the bounds of a node are within the slack. */
 static inline int done(const State *state, const Node *node) {
     return solved(node) || node->high <= state->slack * node->low;
+}
+
+/* Return the expansion of a node, or an empty one. */
+static inline const Expansion *expansion_of(const State *state, const Node *node) {
+    return &state->expansions[node->expansion];
 }
 
 static inline const SubproblemTable *table_at(const State *state, const Node *node) {
