@@ -468,7 +468,10 @@ class _Drawing:
         if pattern.layout != "any":
             return row_major(rank) if pattern.layout == "row_major" else col_major(rank)
         if pattern.layouts:
-            return self._rng.choice(pattern.layouts)
+            # Those with fewer dimensions are for sizes of 1, and fuller ones become them in normal form.
+            most = max(len(one.dims) for one in pattern.layouts)
+            full = [one for one in pattern.layouts if len(one.dims) == most]
+            return self._rng.choice(full if self._rng.random() < 0.5 else pattern.layouts)
         if self._rng.random() < 0.4:
             return self._rng.choice([row_major, col_major])(rank) if rank > 1 else row_major(rank)
         return self._rng.choice(layout_choices(self._target, dtype, rank))

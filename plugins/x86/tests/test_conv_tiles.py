@@ -42,6 +42,10 @@ def tiles() -> dict[str, str]:
         "Conv[padding=2](1×16×8×3×4×5×5, (f32, L1, nhwc), (f32, L2, layout[2, 3, 1, 0]), (f32, L1, nhwc))": "ConvImage",
         # Tiles that lie in the padding alone.
         f"Conv[dilation=2, padding=1](1×16×2×3×1×3×2, (f32, L1), {filters})": "ConvImage",
+        graph(
+            "b: (1×27×1×1, f32, L1), z: (1×27×4×5, f32, L2, nhwc)", "r = Add(a, z), a = Add[over=[0, 2, 3]](c, b)"
+        ): "ConvImage4",
+        graph("b: (1×1×1×1, f32, L1)", "r = Mul[over=[0, 1, 2, 3]](c, b)"): "ConvImage3",
         # Words of channels: by positions, by channels, and a single one.
         f"Conv[padding=1, stride=2](1×24×6×5×9×3×3, (u8, L1, nhwc), (i8, L1, layout[2, 3, 1, 0, 1p2]), {i32}": _PAIRS,
         f"ConvAccum[padding=2](1×12×8×3×4×5×2, (i16, L1, nhwc), (i8, L2, layout[1, 2, 3, 0, 1p2]), {i32}": _PAIRS,
@@ -56,6 +60,14 @@ def tiles() -> dict[str, str]:
         f"Conv(1×18×3×2×5×3×3, {typed('i32', 'u32', 'f32')}": _ANY,
         f"Conv[padding=1](1×11×3×2×5×3×3, {typed('i8', 'f32', 'f64')}": _ANY,
     }
+
+
+def graph(others: str, stages: str) -> str:
+    """Return a padded convolution c, stages that compute r from it, and a function of r."""
+    return (
+        f"Compose([o = Silu(r), {stages}, c = Conv[stride=2, padding=2](x, w)], [{others}, x: (1×3×7×8, f32, L1, "
+        "nhwc), w: (27×3×5×4, f32, L2, chwn), o: (1×27×4×5, f32, L2, nhwc)], serial)"
+    )
 
 
 def typed(image: str, filters: str, out: str) -> str:

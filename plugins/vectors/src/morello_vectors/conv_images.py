@@ -6,7 +6,7 @@ below the image are left out by the bounds of a loop, columns beside it by code 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby, pairwise, product
 
@@ -17,19 +17,22 @@ from morello.ir.dtypes import BF16, DType, by_name
 from morello.ir.index import as_index
 from morello.ir.layout import Dynamic, Layout, Packed
 from morello.ir.numbers import Mask, Num, ceil_div, choose
+from morello.ir.ops.base import Operation
+from morello.ir.ops.compose import Compose
 from morello.ir.ops.conv import Conv
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.site import KernelSite
+from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE
-from morello_vectors.conv import beside, conv_of, plain
+from morello_vectors.conv import beside, plain
+from morello_vectors.lanes import splat
 from morello_vectors.multiply_add import ANY, Families, Lanes, MultiplyAdd, adds_of_f32, fit_sums, sums_type, widening
-from morello_vectors.reduce import accumulates
 from morello_vectors.register_tiles import besides_sums
 from morello_vectors.tile_code import Matrix, OuterLoop, TilePrinter
 from morello_vectors.tile_cost import Taken, TileCycles, overlapping
 from morello_vectors.tile_tables import cycles_of
+from morello_vectors.value_graphs import ValueGraph, example, first_shape, value_graph
 
 #: Iteration dimensions: filters, channels, rows and columns of pixels, rows and columns of a filter.
 _F, _C, _H, _W, _FH, _FW = range(1, 7)
@@ -103,6 +106,22 @@ def _rows_used(op: Conv, h: int, fh: int) -> int:
     return sum(0 <= row * step - top + down * apart < height for row in range(h) for down in range(fh))
 
 
+@cache
+def _graph(op: Operation) -> ValueGraph[Conv] | None:
+    """Return the graph of a convolution alone, or of one with padding and functions of each value; None for others."""
+    if isinstance(op, Conv):
+        return ValueGraph(op, 0, 1)
+    found = value_graph(op, Conv)
+    last = isinstance(op, Compose) and found is not None and (found.lhs, found.rhs) == (op.inputs - 2, op.inputs - 1)
+    return found if last and found is not None and any(found.first.pads) else None
+
+
+def _of(spec: LogicalSpec) -> ValueGraph[Conv]:
+    graph = _graph(spec.op)
+    assert graph is not None, "the kernel is for these"
+    return graph
+
+
 def words(taken: int) -> tuple[Layout, ...]:
     """Return the layouts of filters, by positions or by channels, in which values of a step lie side by side.
 
@@ -115,6 +134,14 @@ def words(taken: int) -> tuple[Layout, ...]:
         outer = [Dynamic(dim) for dim in order if kept[dim - 1]]
         found.append(Layout((*outer, Dynamic(_FILTER), Packed(_CHANNEL, taken) if kept[0] else Dynamic(_CHANNEL))))
     return tuple(dict.fromkeys(found))
+
+
+def _orders(*dims: int) -> tuple[Layout, ...]:
+    """Return the layout with dimensions in this order, and those in which some have size 1."""
+    return tuple(
+        Layout(tuple(Dynamic(dim) for dim, there in zip(dims, kept, strict=True) if there))
+        for kept in product((True, False), repeat=len(dims))
+    )
 
 
 def _whole_words(state: OperandState) -> bool:
@@ -130,19 +157,36 @@ class _Printer:
     most: int
     names: Mapping[str, str]
 
+    @property
+    def _graph(self) -> ValueGraph[Conv]:
+        return _of(self.site.spec)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(map(int, first_shape(self.site.spec)))
+
+    @property
+    def _operands(self) -> tuple[OperandSite, OperandSite, OperandSite]:
+        """Return the image, the filters and the output."""
+        site, graph = self.site, self._graph
+        return site.operand(graph.lhs), site.operand(graph.rhs), site.operand(len(site.spec.states) - 1)
+
     def lines(self) -> Iterator[str]:
-        site, names, op, shape = self.site, self.names, conv_of(self.site.spec), self.site.spec.shape
-        for index, (name, const) in enumerate({"image": "const ", "filters": "const ", "out": ""}.items()):
-            yield f"{const}{self.lanes.types[index].c_name} *const {names[name]} = {site.operand(index).pointer()};"
-        top, apart, last = names["top"], op.dilations[0], int(shape[_FH]) - 1
-        height = int(site.operand(0).tensor.shape[_ROW])
+        names, op, shape = self.names, self._graph.first, self._shape
+        named = zip(
+            ("image", "filters", "out"), ("const ", "const ", ""), self._operands, self.lanes.types, strict=True
+        )
+        for name, const, one, dtype in named:
+            yield f"{const}{dtype.c_name} *const {names[name]} = {one.pointer()};"
+        top, apart, last = names["top"], op.dilations[0], shape[_FH] - 1
+        height = int(self._operands[0].tensor.shape[_ROW])
         y, down = names["y"], f"({top} + {names['down']} * {apart})"
         yield f"for (ptrdiff_t {y} = 0; {y} < {shape[_H]}; ++{y}) {{"
         yield f"    const ptrdiff_t {top} = {y} * {op.strides[0]} - {op.pads[0]};"
         yield f"    const ptrdiff_t {names['first']} = {top} < 0 ? ({apart - 1} - {top}) / {apart} : 0;"
         yield f"    const ptrdiff_t {names['end']} = {top} + {apart * last} < {height}"
         yield f"        ? {last + 1} : ({height + apart - 1} - {top}) / {apart};"
-        for run in _runs(op, int(shape[_W]), int(shape[_FW]), self.most):
+        for run in _runs(op, shape[_W], shape[_FW], self.most):
             x = names["x"]
             yield f"    for (ptrdiff_t {x} = {run.start}; {x} < {run.end}; {x} += {run.pixels}) {{"
             yield from (f"        {line}" for line in self._tile(run, down))
@@ -152,8 +196,8 @@ class _Printer:
     def _tile(self, run: _Run, at: str) -> Iterator[str]:
         """Yield the lines that compute a tile of pixels, with the image's row `at` in the loop along filters' rows."""
         site, lanes, names = self.site, self.lanes, self.names
-        image, filters, out = (site.operand(index) for index in range(3))
-        count = int(site.spec.shape[_F])
+        image, filters, out = self._operands
+        count = self._shape[_F]
         vectors, tail = ceil_div(count, lanes.values), count % lanes.values
         masks = site.fresh("mask"), site.fresh("half") if lanes.halves else ""
         sums = [[site.fresh("sum") for _ in range(vectors)] for _ in range(run.pixels)]
@@ -171,7 +215,7 @@ class _Printer:
         place = f"{names['out']} + {row} + {names['x']} * {out.stride(_COLUMN).grouped()}"
         body = [f"{lanes.types[2].c_name} *const {names['pixels']} = {place};"]
         for one, address, narrow in each:
-            start = lanes.load_sums(address, narrow, masks) if accumulates(site.spec) else lanes.zero
+            start = lanes.load_sums(address, narrow, masks) if self._graph.first.accumulate else lanes.zero
             body.append(f"{lanes.sums} {one} = {start};")
         starts = {
             "line": f"{names['image']} + {at} * {image.stride(_ROW).grouped()}",
@@ -186,16 +230,33 @@ class _Printer:
             # All of the filter's columns lie in the padding.
             body.append(f"    (void){names['line']}, (void){names['row']};")
         body.append("}")
+        body += self._after(sums, tail, masks)
         body += [lanes.store_sums(address, narrow, one) for one, address, narrow in each]
         yield from lanes.declared_masks(tail, masks, body)
         yield from body
 
+    def _after(self, sums: Sequence[Sequence[str]], tail: int, masks: tuple[str, str]) -> Iterator[str]:
+        """Yield the lines that compute the stages after the convolution."""
+        site, graph, lanes, names = self.site, self._graph, self.lanes, self.names
+        others = {entry: site.operand(entry) for entry in graph.others}
+        single = {entry: splat(site, one, lanes.values) for entry, one in others.items() if one.tensor.volume == 1}
+        for (pixel, own), vector in product(enumerate(sums), range(len(sums[0]) if graph.stages else 0)):
+            made = {**single, ~len(graph.stages): own[vector]}
+            for entry, one in others.items():
+                if entry not in single:
+                    rows = f"{names['y']} * {one.stride(_ROW).grouped()}"
+                    columns = f"({names['x']} + {pixel}) * {one.stride(_COLUMN).grouped()}"
+                    place = f"{one.pointer()} + {rows} + {columns} + {vector * lanes.values}"
+                    made[entry] = lanes.load_sums(place, tail * (vector == len(own) - 1), masks)
+            yield from graph.lines(site, lanes.values, made)
+            yield f"{own[vector]} = {made[~0]};"
+
     def _part(self, part: _Part, sums: Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield the lines that add to sums the products with some columns of a row of the filter."""
-        site, lanes, op, taken = self.site, self.lanes, conv_of(self.site.spec), self.lanes.adds.taken
-        image, filters = site.operand(0), site.operand(1)
+        site, lanes, op, taken = self.site, self.lanes, self._graph.first, self.lanes.adds.taken
+        image, filters, _ = self._operands
         steps = image.stride(_CHANNEL, taken), filters.stride(_CHANNEL, taken)
-        channels = OuterLoop(int(site.spec.shape[_C]) // taken, *steps)
+        channels = OuterLoop(self._shape[_C] // taken, *steps)
         columns = OuterLoop(part.count, image.stride(_COLUMN) * op.dilations[1], filters.stride(_COLUMN))
         inner, outer = sorted((columns, channels), key=lambda loop: -loop.count)
         overlap = inner is columns and part.count > 1
@@ -203,7 +264,7 @@ class _Printer:
             inner, outer = attrs.evolve(inner, count=inner.count * outer.count), OuterLoop(1)
         tile = TilePrinter(
             rows=len(sums),
-            columns=int(site.spec.shape[_F]),
+            columns=self._shape[_F],
             steps=inner.count,
             lanes=lanes,
             accumulate=True,
@@ -235,26 +296,38 @@ class _Family:
     known: MultiplyAdd
 
     def _lanes(self, spec: LogicalSpec, site: KernelSite | None = None) -> Lanes:
-        return self.adds.in_lanes(self.size, [state.dtype for state in spec.states], site)
+        graph = _of(spec)
+        return self.adds.in_lanes(self.size, [spec.states[at].dtype for at in (graph.lhs, graph.rhs, -1)], site)
 
-    def _most(self, filters: Num, lanes: Lanes) -> Num:
-        """Return the most pixels of a tile whose sums fit."""
-        return np.maximum(0, self.registers - besides_sums(filters, lanes)) // ceil_div(filters, lanes.values)
+    def _most(self, spec: LogicalSpec) -> Num:
+        """Return the most pixels of a tile whose sums fit, with another vector for each input of stages."""
+        filters, lanes, graph = first_shape(spec)[_F], self._lanes(spec), _of(spec)
+        others = len(graph.others) + bool(graph.stages)
+        return np.maximum(0, self.registers - others - besides_sums(filters, lanes)) // ceil_div(filters, lanes.values)
 
     def _fits(self, spec: LogicalSpec) -> Mask:
         """Return the condition that registers suffice, and that at least half a vector is filled."""
-        lanes, filters = self._lanes(spec), spec.shape[_F]
+        lanes, shape, graph = self._lanes(spec), first_shape(spec), _of(spec)
+        filters = shape[_F]
         valid: Mask = (2 * filters >= lanes.values) & (ceil_div(filters, lanes.values) <= _VECTORS)
-        valid = valid & (self._most(filters, lanes) > 0)
-        valid = valid & (spec.shape[_FW] <= _WIDEST) & lanes.loads(filters)
-        layout, taken = spec.states[1].layout, self.adds.taken
+        valid = valid & (self._most(spec) > 0)
+        valid = valid & (shape[_FW] <= _WIDEST) & lanes.loads(filters)
+        for entry in graph.others:
+            # Lanes have values of their own, or all of them the only one.
+            other = spec.operand(entry)
+            valid = valid & ((other.shape[_CHANNEL] == filters) | (other.volume == 1))
+        layout, taken = spec.states[graph.rhs].layout, self.adds.taken
         strips = layout is not None and layout.has_strips
-        return valid & (spec.shape[_C] % taken == 0 if strips or taken == 1 else spec.shape[_C] == taken)
+        return valid & (shape[_C] % taken == 0 if strips or taken == 1 else shape[_C] == taken)
 
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
-        cycles, lanes, op, filters = self._cycles(machine), self._lanes(spec), conv_of(spec), spec.shape[_F]
-        zero = not accumulates(spec)
+        cycles, lanes, graph, shape = self._cycles(machine), self._lanes(spec), _of(spec), first_shape(spec)
+        op, filters = graph.first, shape[_F]
         adds, image, factors, stored = self._conversions(spec)
+        zero, after = (
+            not op.accumulate,
+            stored // 10 + HALF_CYCLE * (graph.instructions(lanes.values) + len(graph.others)),
+        )
 
         @cache
         def work(h: int, w: int, fh: int, fw: int, vectors: int, most: int) -> tuple[int, int, int]:
@@ -262,7 +335,7 @@ class _Family:
             rows, around, steps, taken = _rows_used(op, h, fh), 0, 0, 0
             for run in _runs(op, w, fw, most):
                 start = cycles.start_of(zero, run.pixels, vectors)
-                around += run.tiles * h * (start + run.pixels * vectors * stored // 10)
+                around += run.tiles * h * (start + run.pixels * vectors * after)
                 for part in run.parts:
                     count = run.tiles * rows * part.count
                     around += run.tiles * rows * _LOOP
@@ -271,10 +344,10 @@ class _Family:
                     taken += count * (adds * cycles.step_of(pixels, vectors) + pixels * image + vectors * factors)
             return around, steps, taken
 
-        sizes = *spec.shape[_H:], ceil_div(filters, lanes.values), np.maximum(1, self._most(filters, lanes))
+        sizes = *shape[_H:], ceil_div(filters, lanes.values), np.maximum(1, self._most(spec))
         around, steps, taken = (np.asarray(one, np.int64) for one in np.frompyfunc(work, 6, 3)(*sizes))
         masked = choose(filters % lanes.values != 0, cycles.mask, 0)
-        return around + ceil_div(spec.shape[_C], self.adds.taken) * (taken + steps * masked) // 10
+        return around + ceil_div(shape[_C], self.adds.taken) * (taken + steps * masked) // 10
 
     def _conversions(self, spec: LogicalSpec) -> tuple[int, int, int, int]:
         """Return how many known multiply-adds one costs, and hundredths of a cycle to convert a pixel, a vector of
@@ -289,7 +362,7 @@ class _Family:
             # Short conversions overlap with multiply-adds: a fourth, measured on a core of Zen 4.
             return halves if dtype.is_bits and dtype != BF16 else halves // 4
 
-        stored = 10 * HALF_CYCLE * widening(out, total) * (1 + accumulates(spec))
+        stored = 10 * HALF_CYCLE * widening(out, total) * (1 + _of(spec).first.accumulate)
         return adds_of_f32(total), converted(image), converted(filters), stored
 
     def _cycles(self, machine: Machine) -> TileCycles:
@@ -297,25 +370,29 @@ class _Family:
 
     def _image(self, spec: LogicalSpec, machine: Machine) -> Taken:
         """Return what the image takes, each row of which is read by several of the output."""
-        stream, friction = self._cycles(machine).reading(spec, 0)
-        return stream * spec.shape[_FH], friction * spec.shape[_FH]
+        stream, friction = self._cycles(machine).reading(spec, _of(spec).lhs)
+        times = first_shape(spec)[_FH]
+        return stream * times, friction * times
 
     def _filters(self, spec: LogicalSpec, machine: Machine) -> Taken:
         """Return what filters take, which each tile reads."""
-        stream, friction = self._cycles(machine).reading(spec, 1)
-        lanes = self._lanes(spec)
-        times = spec.shape[_H] * ceil_div(spec.shape[_W], np.maximum(1, self._most(spec.shape[_F], lanes)))
+        shape = first_shape(spec)
+        stream, friction = self._cycles(machine).reading(spec, _of(spec).rhs)
+        times = shape[_H] * ceil_div(shape[_W], np.maximum(1, self._most(spec)))
         return stream * times, friction * times
+
+    def _other(self, index: int) -> Callable[[LogicalSpec, Machine], Taken]:
+        return lambda spec, machine: self._cycles(machine).reading(spec, index)
 
     def _emit(self, site: KernelSite) -> None:
         lanes, names = self._lanes(site.spec, site), {name: site.fresh(name) for name in _NAMES}
         site.line("{")
-        for line in _Printer(site, lanes, int(self._most(site.spec.shape[_F], lanes)), names).lines():
+        for line in _Printer(site, lanes, int(self._most(site.spec)), names).lines():
             site.line(f"    {line}")
         site.line("}")
 
-    @property
-    def kernel(self) -> Microkernel:
+    def kernel(self, op: type[Operation] = Conv, inputs: int = 2) -> Microkernel:
+        """Return the kernel of convolutions, or of graphs with this number of inputs."""
         near = OperandPattern(levels=("L1", "L2"), contiguous=False)
         values, taken = self.size // self.adds.sum_bytes, self.adds.taken
         of_f32 = self.types == (("f32",) * 3,)
@@ -325,22 +402,42 @@ class _Family:
                 attrs.evolve(near, when=beside(_CHANNEL)),
                 attrs.evolve(near, layouts=words(taken), when=_whole_words),
             )
+        out = attrs.evolve(near, dtypes=self.adds.out, when=beside(_CHANNEL))
+        if op is not Conv:
+            # Of graphs, operands in few layouts: search considers all states that go together.
+            image, out = (attrs.evolve(one, layouts=_orders(_ROW, _COLUMN, _CHANNEL)) for one in (image, out))
+            filters = attrs.evolve(filters, layouts=_orders(_CHANNEL, _ROW, _COLUMN, _FILTER))
+        alone, sums = op is Conv, tuple(Conv(padding=1, accumulate=adds) for adds in (False, True))
+        # With padding on one side, small images suffice for checks.
+        graph = example(Conv(padding=(0, 1, 0, 0)), 7, inputs)
+
+        def only(one: Operation) -> bool:
+            found = _graph(one)
+            # ConvTile is for convolutions of f32 without padding.
+            wanted = found is not None and (any(found.first.pads) or not of_f32)
+            return wanted and len(one.operands(7)) == inputs + 1
+
         return Microkernel(
-            name=f"ConvImage{self.adds.name}",
-            op=Conv,
-            # ConvTile is for those of f32 without padding.
-            only=lambda op: isinstance(op, Conv) and (any(op.pads) or not of_f32),
-            examples=tuple(Conv(padding=1, accumulate=adds) for adds in (False, True)),
+            name=f"ConvImage{self.adds.name if alone else inputs}",
+            op=op,
+            only=only,
+            examples=sums if alone else (graph,),
             operands=(
+                # Of a graph, the inputs of the convolution come last, and the dimensions of the output first.
+                *(out,) * (inputs - 2),
                 attrs.evolve(image, dtypes=self.adds.lhs),
                 attrs.evolve(filters, dtypes=self.adds.rhs),
-                attrs.evolve(near, dtypes=self.adds.out, when=beside(_CHANNEL)),
+                out,
             ),
-            types=self.types,
+            types=self.types if alone else (),
             shape=(1, *(None,) * 6),
             when=self._fits,
             cost=overlapping(
-                self._computing, self._image, self._filters, lambda spec, machine: self._cycles(machine).writing(spec)
+                self._computing,
+                self._image,
+                self._filters,
+                *map(self._other, range(inputs - 2)),
+                lambda spec, machine: self._cycles(machine).writing(spec, inputs),
             ),
             registers={"VRF": self.registers},
             # Sizes are tried for all types, and each slows search: others have powers of two.
@@ -351,11 +448,14 @@ class _Family:
         )
 
 
-def kernels(families: Families, registers: int) -> Iterator[Microkernel]:
-    """Yield the kernels of all multiply-adds of a core with this number of vector registers, and of all other types."""
+def kernels(families: Families, floats: MultiplyAdd, size: int, registers: int) -> Iterator[Microkernel]:
+    """Yield the kernels of all multiply-adds of a core with this number of vector registers, and of all other types.
+
+    Graphs are of f32, by `floats` in vectors of `size` bytes.
+    """
     own = [(adds, size) for adds, size in families if not (adds.narrow or adds.saturating)]
-    for adds, size in own:
-        yield _Family(adds, size, registers, adds.types, adds).kernel
+    yield from (_Family(adds, own_size, registers, adds.types, adds).kernel() for adds, own_size in own)
     known = {types for adds, _ in own for types in adds.types}
     others = tuple(one for one in ANY.types if one not in known and fit_sums(*map(by_name, one)))
-    yield _Family(ANY, own[0][1], registers, others, own[0][0]).kernel
+    yield _Family(ANY, size, registers, others, floats).kernel()
+    yield from (_Family(floats, size, registers, floats.types, floats).kernel(Compose, inputs) for inputs in (2, 3, 4))

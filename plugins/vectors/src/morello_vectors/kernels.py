@@ -74,7 +74,7 @@ def products(families: Families, vectors: Sequence[int], registers: int) -> tupl
         *register_tiles.kernels(families, registers),
         *rows_times_matrix.kernels(floats, registers),
         *conv.kernels(*floats[0], registers),
-        *conv_images.kernels(families, registers),
+        *conv_images.kernels(families, *floats[0], registers),
         *depthwise.kernels(*floats[0], registers),
         *product_graphs.kernels(*floats[0], registers),
         *matmul.kernels(vectors),
