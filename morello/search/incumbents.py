@@ -15,7 +15,7 @@ from typing import Protocol
 import attrs
 
 from morello.ir.dtypes import DType
-from morello.ir.impl import Impl
+from morello.ir.impl import Impl, Node, cost_and_peak
 from morello.ir.layout import Layout
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
@@ -36,6 +36,9 @@ _LATE = 100_000
 _WHOLE = 0.5
 #: The optimality gap above which restricted spaces are searched although search is under way.
 _WIDE = 0.05
+#: The least share of a program's cost of a part that is searched for by itself, the most expansions for it, and the
+#: part of the budget for all of them.
+_WORTH, _PART, _PARTS = 0.01, 8_192, 4
 #: The optimality gap at which the search of a restricted space ends.
 _CLOSE = 0.01
 #: The least seconds for a first program, also beyond the deadline: without tables, it may cost ten times as much.
@@ -151,13 +154,60 @@ class Incumbents:
                 self.expansions += self._before_refinement(spec, solver.core, goal, budget)
                 raise
             budget = budget.less(solver.expansions - before)
-            low, high = solver.core.costs(goal)
-            if low < high > (1 + max(budget.gap, _WIDE)) * low:
-                if known := found(spec):
-                    self.add(known)
+            if self._is_wide(solver, goal, budget):
+                budget = self._improve_parts(spec, solver, goal, budget, found)
+            if self._is_wide(solver, goal, budget):
                 budget = self.refine(spec, budget)
                 self._warm_start(spec, solver.core, goal)
+                budget = self._improve_parts(spec, solver, goal, budget, found)
         solver.approach(goal, budget)
+
+    def _is_wide(self, solver: Solver, goal: int, budget: RunningBudget) -> bool:
+        low, high = solver.core.costs(goal)
+        return low < high > (1 + max(budget.gap, _WIDE)) * low
+
+    def _improve_parts(
+        self,
+        spec: Spec,
+        solver: Solver,
+        goal: int,
+        budget: RunningBudget,
+        found: Callable[[Spec], Incumbent | None],
+    ) -> RunningBudget:
+        """Replace parts of the best program by those of short searches, small parts first; return the budget left.
+
+        What is found out about parts stays with the engine, where larger parts and the goal use it.
+        """
+        if known := found(spec):
+            self.add(known)
+        if (known := self.get(spec)) is None:
+            return budget
+        before, improved, now = solver.expansions, dict[Spec, Impl](), time.monotonic()
+        share = attrs.evolve(
+            budget,
+            gap=0.0,
+            expansions=None if budget.expansions is None else math.ceil(budget.expansions / _PARTS),
+            deadline=now + (budget.deadline - now) / _PARTS,
+        )
+
+        def improve(impl: Impl, times: int) -> Impl:
+            if not isinstance(impl, Node) or times * cost_and_peak(impl).cost < _WORTH * known.cost:
+                return impl
+            if impl.spec not in improved:
+                parts = zip(impl.children, impl.expansion.parts, strict=True)
+                impl = attrs.evolve(impl, children=tuple(improve(one, times * int(part.times)) for one, part in parts))
+                (node,) = solver.engine.directory.nodes_of([impl.spec])
+                left = share.less(solver.expansions - before)
+                most = _PART if left.expansions is None else min(_PART, left.expansions)
+                solver.approach(node, attrs.evolve(left, expansions=most), part=True)
+                better = found(impl.spec)
+                improved[impl.spec] = better.impl if better and better.cost < cost_and_peak(impl).cost else impl
+            return improved[impl.spec]
+
+        impl = improve(known.impl, 1)
+        self.add(attrs.evolve(known, impl=impl, cost=cost_and_peak(impl).cost))
+        self._warm_start(spec, solver.core, goal)
+        return budget.less(solver.expansions - before)
 
     def _warm_start(self, spec: Spec, core: Core, goal: int) -> None:
         """Give the engine the incumbent and the bound of its goal."""

@@ -13,7 +13,7 @@ from morello.db.program_texts import find_incumbent
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32, I8
-from morello.ir.impl import AllowedSteps, Impl, Leaf, cost_and_peak
+from morello.ir.impl import AllowedSteps, Impl, Leaf, Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import BASE, Target
 from morello.plugins.registry import installed
@@ -242,6 +242,31 @@ def test_an_incumbent_has_a_bound_if_memory_suffices(room: bool, avx2: Target, m
     assert known[1] is not None
     assert (known[1].low > 1) == room
     assert known[1].low <= found.low <= found.cost <= known[1].cost
+
+
+def test_parts_of_a_program_are_improved_by_themselves(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a search for the whole, tiles of the program stay as they are."""
+    spec, budget = parse_spec("Matmul(1×16×16×16, GL, GL, GL, serial)", avx2), SearchBudget(expansions=20_000)
+    poor = SearchSession(restricted(avx2)[0]).synthesize(spec)
+    search = SearchSession(avx2, refine_after=10**9)
+    search._build_for(spec)
+    solver = search._ready_solver()
+    (goal,) = solver.engine.directory.nodes_of([spec])
+    known = search.incumbents
+    known.add(Incumbent(poor, cost_and_peak(poor).cost, 1))
+
+    def parts(part: Spec) -> Incumbent | None:
+        return None if part == spec else search.incumbent(part)
+
+    left = known._improve_parts(spec, solver, goal, budget.start(), parts)
+    better = known.get(spec)
+    assert better
+    assert better.cost == cost_and_peak(better.impl).cost < cost_and_peak(poor).cost
+    assert isinstance(better.impl, Node)
+    assert isinstance(poor, Node)
+    assert better.impl.expansion == poor.expansion
+    assert left.expansions == 20_000 - solver.expansions
+    assert solver.core.costs(goal)[1] <= better.cost
 
 
 def found_before_spaces(search: SearchSession, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Incumbent | None]:

@@ -81,12 +81,12 @@ class Solver:
         self._often(self)
         self._check_costs(goals)
 
-    def approach(self, goal: int, budget: RunningBudget) -> None:
-        """Solve a node, or find the best program and bounds within a budget.
+    def approach(self, goal: int, budget: RunningBudget, *, part: bool = False) -> None:
+        """Solve a node, or find the best program and bounds within a budget. A `part` of the goal is not reported.
 
         Raises what `solve` raises.
         """
-        self.goals = [goal]
+        self.goals = self.goals if part else [goal]
         self._check_costs([goal])
         before = self.expansions
 
