@@ -207,7 +207,9 @@ class RandomPrograms:
         return 1 if self._target.level(step.level).kind == "vector" else 2
 
     def _invented(self, logical: LogicalSpec) -> Iterator[Rewrite]:
-        """Now and then, a step that search does not try."""
+        """Now and then, a step that search does not try; before constants are packed, there is none."""
+        if logical.op.constants:
+            return
         rng, rank = self._rng, len(logical.shape)
         sizes = [int(size) for size in logical.shape]
         summed = [sizes[dim] for dim in logical.op.reductions(rank)] or [1]
