@@ -196,11 +196,14 @@ class Incumbents:
             if impl.spec not in improved:
                 parts = zip(impl.children, impl.expansion.parts, strict=True)
                 impl = attrs.evolve(impl, children=tuple(improve(one, times * int(part.times)) for one, part in parts))
-                (node,) = solver.engine.directory.nodes_of([impl.spec])
-                left = share.less(solver.expansions - before)
-                most = _PART if left.expansions is None else min(_PART, left.expansions)
-                solver.approach(node, attrs.evolve(left, expansions=most), part=True)
-                better = found(impl.spec)
+                better = None
+                # Programs of a database may have parts that this search does not try.
+                if solver.engine.directory.covers(impl.spec.logical):
+                    (node,) = solver.engine.directory.nodes_of([impl.spec])
+                    left = share.less(solver.expansions - before)
+                    most = _PART if left.expansions is None else min(_PART, left.expansions)
+                    solver.approach(node, attrs.evolve(left, expansions=most), part=True)
+                    better = found(impl.spec)
                 improved[impl.spec] = better.impl if better and better.cost < cost_and_peak(impl).cost else impl
             return improved[impl.spec]
 
