@@ -10,6 +10,8 @@ from morello.models.sharing import shared
 
 #: A kernel of a whole operation, a fit of one size, which is a loop, and an operation of a microsecond.
 POOL = "MaxPool[stride=2](1×64×28×28×3×3, (f32, GL, nhwc), (f32, GL, nhwc), serial)"
+#: Threads would share the channels of each pixel.
+ODD = "MaxPool[stride=2](1×64×27×27×3×3, (f32, GL, nhwc), (f32, GL, nhwc), serial)"
 LARGE, SMALL = (f"Relu({shape}, (f32, GL), (f32, GL), serial)" for shape in ("1024×256", "16×64"))
 
 
@@ -31,7 +33,8 @@ def test_each_thread_has_half_of_all_loops() -> None:
     assert shared(rows, 2).schedule.startswith("tile [0, 8192] parallel\ntile [1, 0]\ntile [1, 1024]\n")
 
 
-def test_loops_of_a_microsecond_are_not_shared() -> None:
-    kernel = api.compile(f"target x86_avx2\nspec p = {SMALL}\n", db=False)
+@pytest.mark.parametrize("text", [SMALL, ODD])
+def test_short_loops_and_short_runs_are_not_shared(text: str) -> None:
+    kernel = api.compile(f"target x86_avx2\nspec p = {text}\n", db=False)
     assert shared(kernel.goal, 2) is kernel.goal
     assert shared(kernel.goal, 1) is kernel.goal
