@@ -71,6 +71,12 @@ def shares_of(model: models.PlannedModel, budget: api.SearchBudget) -> Mapping[s
     return model.shares(budget)
 
 
+def check_threads(model: models.PlannedModel | None, threads: int) -> None:
+    """Raise UsageError for threads of a file that is no model."""
+    if threads > 1 and not model:
+        raise click.UsageError("--threads is for models in ONNX, files that end in .onnx")
+
+
 @attrs.frozen
 class _SearchOptions:
     """The options of `ModelSearch`."""

@@ -65,6 +65,16 @@ def test_dimensions_have_sizes(path: Path) -> None:
     assert "--dim is for models in ONNX" in refused(str(path.with_suffix(".spec")), "--dim", "n=1")
 
 
+def test_threads_share_loops(path: Path) -> None:
+    large = '<ir_version: 8, opset_import: ["" : 17]> m (float[1024, 256] x) => (float[1024, 256] y) { y = Relu(x) }'
+    onnx.save(onnx.parser.parse_model(large), path)
+    given = str(path), "--target", "x86_avx2", "--no-db", "--effort", "20000"
+    assert [" parallel" in explained(*given, "--threads", n) for n in ("1", "2")] == [False, True]
+    path.with_suffix(".spec").write_text("target x86_avx2\nspec one = Relu(8×8, GL, GL)\n", encoding="utf-8")
+    refused = CliRunner().invoke(main, ["explain", str(path.with_suffix(".spec")), "--threads", "2"])
+    assert "--threads is for models in ONNX" in refused.output
+
+
 def test_explain_searches_as_build_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     budgets: dict[str, list[SearchBudget]] = {}
     search = Goal.synthesize

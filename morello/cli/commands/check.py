@@ -22,7 +22,7 @@ from morello.cli.common import (
     with_steps,
 )
 from morello.cli.kernels import make, print_compiler, print_sizes
-from morello.cli.models import shares_of
+from morello.cli.models import check_threads, shares_of
 from morello.errors import VerificationError
 from morello.progress import ModelDisplay, Spinner
 from morello.report.tables import Column, print_table
@@ -57,10 +57,9 @@ def command(
     and the outputs within the errors of all steps.
     """
     search.check_tools(goals)
+    check_threads(model, threads)
     if model:
         goals = [models.shared(goal, threads) for goal in _searched(goals, model, search)]
-    elif threads > 1:
-        raise click.UsageError("--threads is for models in ONNX, files that end in .onnx")
     checked = [_check(goal, search, seed, model is not None, quiet=as_json) for goal in goals]
     if model and len(goals) == model.kernels:
         checked.append(_check_model(model.with_goals(goals), search, threads, seed, quiet=as_json))

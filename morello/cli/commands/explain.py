@@ -18,13 +18,14 @@ from morello.cli.common import (
     as_group,
     json_option,
     measured_option,
+    model_threads_option,
     print_json,
     with_goals_of_models,
     with_steps,
 )
 from morello.cli.figures import draw_roofline, figures
 from morello.cli.kernels import SearchedKernel, make, print_sizes
-from morello.cli.models import shares_of
+from morello.cli.models import check_threads, shares_of
 from morello.errors import MorelloError
 from morello.progress import SearchDisplay
 from morello.report.tables import Column, print_table
@@ -32,13 +33,14 @@ from morello.report.tables import Column, print_table
 
 @attrs.frozen
 class ExplainOptions:
-    """Options of the command: runner-ups to show, the noise to hide, kernels instead of programs, plot and page."""
+    """Options of the command: runner-ups to show, noise to hide, kernels instead of programs, plot, page, threads."""
 
     runner_ups: int | None
     noise: float
     only_kernels: bool
     plot: str | None
     html: str | None
+    threads: int
 
 
 @click.command("explain")
@@ -60,6 +62,7 @@ class ExplainOptions:
 @click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead.")
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw a roofline with the program's parts on it.")
 @click.option("--html", metavar="FILE", type=PATH, help="Write a page for browsers, with the C, in place of the text.")
+@model_threads_option
 @measured_option
 @json_option
 @as_group(ExplainOptions, "options")
@@ -104,6 +107,7 @@ def command(
             raise click.UsageError("--kernels and --plot exclude each other")
         _kernels(goals, as_json)
         return
+    check_threads(model, options.threads)
     explained: list[dict[str, Any]] = []
     pages: list[tuple[api.Kernel, api.Explanation]] = []
     shares = shares_of(model, search.budget) if model else {}
@@ -111,6 +115,9 @@ def command(
         # Like `morello build`, which takes no tuned programs.
         own = attrs.evolve(search, budget=shares[goal.name], measured=False) if model else search
         made = make(goal, own)
+        if options.threads > 1:
+            shared = models.shared(made.kernel.goal, options.threads)
+            made = attrs.evolve(made, kernel=make(shared, own).kernel)
         searched = made.searched and made.solved == 0 and search.db is not None
         default = 0 if searched else 1
         shown = default if options.runner_ups is None else options.runner_ups
