@@ -99,7 +99,7 @@ def _parts(op: Conv, w: int, fw: int, start: int, end: int) -> tuple[_Part, ...]
 
 
 @cache
-def _rows_used(op: Conv, h: int, fh: int) -> int:
+def rows_used(op: Conv, h: int, fh: int) -> int:
     """Return how many rows of the image all rows of the output read together."""
     step, apart, top = op.strides[0], op.dilations[0], op.pads[0]
     height = step * (h - 1) + apart * (fh - 1) + 1 - top - op.pads[2]
@@ -332,7 +332,7 @@ class _Family:
         @cache
         def work(h: int, w: int, fh: int, fw: int, vectors: int, most: int) -> tuple[int, int, int]:
             """Return tenths of a cycle without steps, the steps of a channel, and hundredths of a cycle of these."""
-            rows, around, steps, taken = _rows_used(op, h, fh), 0, 0, 0
+            rows, around, steps, taken = rows_used(op, h, fh), 0, 0, 0
             for run in _runs(op, w, fw, most):
                 start = cycles.start_of(zero, run.pixels, vectors)
                 around += run.tiles * h * (start + run.pixels * vectors * after)

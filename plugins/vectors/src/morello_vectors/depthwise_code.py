@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, product
 
 import attrs
@@ -18,8 +19,9 @@ from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.ops.conv import GroupedConv
 from morello.kernels.site import KernelSite, OperandSite
 from morello_vectors.convert import scalar_as, vector_as
-from morello_vectors.lanes import repeat, separated, splat, spread
+from morello_vectors.lanes import repeat, splat
 from morello_vectors.multiply_add import product_added, sums_type
+from morello_vectors.pixel_rows import PixelRow, plus
 from morello_vectors.value_graphs import ValueGraph
 
 #: Iteration dimensions of the convolution, and dimensions of images.
@@ -129,7 +131,7 @@ class Printer:
         if single:
             value = scalar_as(site, f"{self._pointer(entry)}[{offset}]", dtype, self.total)
             return f"{repeat(site, self.total, self.values)}({value})"
-        place = _plus(self._pointer(entry), offset)
+        place = plus(self._pointer(entry), offset)
         return vector_as(site, f"{site.load(dtype, self.values)}({place})", dtype, self.total, self.values)
 
     def _offset(self, entry: int, places: Places) -> IndexExpr:
@@ -205,10 +207,12 @@ class Printer:
             return
         line, dtype = f"{self.names['row']}{row}", self.image.tensor.state.dtype
         body: list[str] = []
-        vectors = _Vectors(self, line, {column - op.pads[1] for column in columns}, starts)
+        used = {column - op.pads[1] for column in columns}
+        pixels = PixelRow(self.site, op, self.image, self.values, self.total, line, used, starts)
         for column, users in sorted(columns.items()):
             pixel = f"{self.names['pixel']}{row}_{column}"
-            if value := vectors.at(column - op.pads[1]):
+            at_column = pixels.at if self.by_pixels else partial(self._channels, line, starts[0])
+            if value := at_column(column - op.pads[1]):
                 # Compilers would load it again for each output.
                 pins = self.pinned(pixel) if len(users) > 1 else []
                 body += [f"{'' if pins else 'const '}{self.kind} {pixel} = {value};", *pins]
@@ -218,9 +222,17 @@ class Printer:
             offset = self._offset(self.graph.lhs, {"b": places["b"], "g": places["g"], "h": at})
             offset = offset + self.image.stride(COLUMN) * places["w"] * op.strides[1]
             yield f"if ((size_t)({at}) < {height}) {{" if len(inside) > 1 else "{"
-            yield f"    const {dtype.c_name} *const {line} = {_plus(self._pointer(self.graph.lhs), offset)};"
+            yield f"    const {dtype.c_name} *const {line} = {plus(self._pointer(self.graph.lhs), offset)};"
             yield from (f"    {line}" for line in body)
             yield "}"
+
+    def _channels(self, line: str, start: int, column: int) -> str | None:
+        """Return the vector of a pixel at a column from `line` on, which is at `start`; None if it is padding."""
+        site, dtype, width = self.site, self.image.tensor.state.dtype, int(self.image.tensor.shape[COLUMN])
+        if not 0 <= start * self.graph.first.strides[1] + column < width:
+            return None
+        load = f"{site.load(dtype, self.values)}({plus(line, self.image.stride(COLUMN) * column)})"
+        return vector_as(site, load, dtype, self.total, self.values)
 
     def _added(self, total: str, pixel: str, weight: str) -> str:
         """Return the line that adds products to sums."""
@@ -239,102 +251,13 @@ class Printer:
                     values[entry] = self._value(entry, self._offset(entry, at), single)
             yield from self.graph.lines(site, self.values, values)
             value = vector_as(site, values[~0], self.total, out, self.values)
-            place = _plus(self._pointer(self.out), self._offset(self.out, at))
+            place = plus(self._pointer(self.out), self._offset(self.out, at))
             yield f"{site.store(out, self.values)}({place}, {value});"
-
-
-@attrs.frozen
-class _Vectors:
-    """Vectors of a row of the image, `line`, of which the rounds at `starts` use those at the columns of `used`."""
-
-    printer: Printer
-    line: str
-    used: Container[int]
-    starts: Sequence[int]
-
-    def at(self, column: int) -> str | None:
-        """Return the vector of pixels at a column, as sums are; None if all are padding.
-
-        Of pixels that lie in the padding in part, the vector of those next to them is loaded, and shifted.
-        """
-        values, step = self.printer.values, self._step
-        start, width = self.starts[0] * step + column, self._width
-        if not self.printer.by_pixels:
-            return self._as_sums(self._loaded(column)) if 0 <= start < width else None
-        lanes = [0 <= start + step * lane < width for lane in range(values)]
-        if not any(lanes):
-            return None
-        # The first lane that is loaded: within the image for all, and as near to the first as possible.
-        least, most = -(start // step), (width - 1 - start) // step - values + 1
-        first = min(max(0, least), most)
-        loaded = self._as_sums(self._stepped(column + step * first))
-        if all(lanes):
-            return loaded
-        order = [lane - first if valid else values for lane, valid in enumerate(lanes)]
-        return _shuffled(loaded, f"({self.printer.kind}){{0}}", order)
-
-    def _stepped(self, column: int) -> str:
-        """Return the vector of pixels at a column, as far apart as the stride: 2 or 1.
-
-        With 2, even and odd pixels are separated from the same two vectors, which compilers load once. A vector that
-        another one has all pixels of but one is made of that.
-        """
-        site, dtype, values = self.printer.site, self._dtype, self.printer.values
-        if self._step == 1:
-            return self._loaded(column)
-        if values <= 4:
-            # Compilers merge the shuffles of such short vectors to more of them.
-            return f"{spread(site, dtype, values, 2)}({self._address(column)})"
-        beside = column + (2 if column < 0 else -2)
-        if not 0 <= column < 2 and beside in self.used and self._holds(beside, 2 * values - 1):
-            added, own = column + (2 * values - 2) * (column > 0), self._stepped(beside)
-            one = f"{repeat(site, dtype, values)}({self.line}[{self.printer.image.stride(COLUMN) * added}])"
-            if column < 0:
-                return _shuffled(one, own, range(values - 1, 2 * values - 1))
-            return _shuffled(own, one, range(1, values + 1))
-        odd = column % 2
-        if self._holds(column - odd, 2 * values):
-            return f"{separated(site, dtype, values, odd)}({self._address(column - odd)})"
-        return f"{spread(site, dtype, values, 2)}({self._address(column)})"
-
-    def _holds(self, column: int, count: int) -> bool:
-        """Return True if `count` pixels from a column on lie in the image, in all rounds."""
-        first, last = (start * self._step + column for start in (self.starts[0], self.starts[-1]))
-        return first >= 0 and last + count <= self._width
-
-    def _loaded(self, column: int) -> str:
-        return f"{self.printer.site.load(self._dtype, self.printer.values)}({self._address(column)})"
-
-    def _as_sums(self, value: str) -> str:
-        return vector_as(self.printer.site, value, self._dtype, self.printer.total, self.printer.values)
-
-    def _address(self, column: int) -> str:
-        return _plus(self.line, self.printer.image.stride(COLUMN) * column)
-
-    @property
-    def _dtype(self) -> DType:
-        return self.printer.image.tensor.state.dtype
-
-    @property
-    def _step(self) -> int:
-        return self.printer.graph.first.strides[1]
-
-    @property
-    def _width(self) -> int:
-        return int(self.printer.image.tensor.shape[COLUMN])
-
-
-def _shuffled(first: str, second: str, order: Iterable[int]) -> str:
-    return f"__builtin_shufflevector({first}, {second}, {', '.join(map(str, order))})"
 
 
 def _starts(size: int, step: int) -> list[int]:
     """Return where rounds of `step` start; the last one overlaps the one before it."""
     return [*range(0, size - step, step), size - step]
-
-
-def _plus(pointer: str, offset: IndexExpr) -> str:
-    return pointer if offset.constant == 0 else f"{pointer} + {offset}"
 
 
 def _used(declared: Iterable[tuple[str, str]], body: Sequence[str]) -> list[str]:
