@@ -15,6 +15,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -48,17 +49,20 @@ KERNELS = ("Conv", "Depthwise")
 #: Types of image, filters and sums; the first more often.
 _TYPES = (
     *(("f32", "f32", "f32"),) * 4,
-    *(("bf16", "bf16", "f32"), ("u8", "i8", "i32"), ("f16", "f16", "f16"), ("f16", "f16", "f32")),
-    *(("bf16", "bf16", "bf16"), ("f64", "f64", "f64"), ("i8", "i8", "i32")),
+    *(("bf16", "bf16", "f32"), ("u8", "i8", "i32")) * 2,
+    *(("f16", "f16", "f16"), ("f16", "f16", "f32")),
+    *(("bf16", "bf16", "bf16"), ("f64", "f64", "f64"), ("i8", "i8", "i32"), ("i16",) * 3, ("i32",) * 3),
 )
 #: Layouts of images and filters, with groups and without.
 _IMAGES = {False: ("row_major", "nhwc", "nhwc", "nchw8c"), True: ("row_major", *("layout[0, 3, 4, 1, 2]",) * 2)}
 _FILTERS = {
-    False: ("row_major", "layout[2, 3, 1, 0]", "layout[2, 3, 1, 0]", "layout[0, 2, 3, 1, 0p16]"),
+    False: ("row_major", "layout[2, 3, 1, 0]", "layout[1, 2, 3, 0]", "layout[0, 2, 3, 1, 0p16]"),
     True: ("row_major", "layout[1, 2, 3, 4, 0]", "layout[1, 2, 3, 4, 0]"),
 }
 _CHANNELS, _FILTER_COUNTS = (1, 2, 3, 4, 5, 8), (1, 3, 4, 8, 16, 17, 24, 32, 33)
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
+#: Layouts of filters in words of several channels, which kernels of narrow types read.
+_WORDS = ("layout[2, 3, 1, 0, 1p2]", "layout[2, 3, 1, 0, 1p4]")
 #: The most multiply-adds.
 _VOLUME = 40_000
 _AFTERWARDS = ("Relu", "Silu", "HardSwish", "Clip[low=0, high=6]")
@@ -72,25 +76,30 @@ class Convolutions:
     rng: random.Random
     prefixes: tuple[str, ...] = KERNELS
 
+    def specs(self) -> Iterator[Spec]:
+        """Yield Specs, without end."""
+        while True:
+            with suppress(MorelloError):
+                yield parse_spec(self._text(), self.target)
+
     def draw(self) -> Iterator[Node]:
         """Yield programs, without end."""
-        while True:
-            try:
-                spec = parse_spec(self._text(), self.target)
-            except MorelloError:
-                continue
+        for spec in self.specs():
             impl = self._program(spec, 0)
             if isinstance(impl, Node) and any(name.startswith(self.prefixes) for name in called(impl)):
                 yield packed(impl)
 
     def _text(self) -> str:
         rng, grouped = self.rng, self.rng.random() < 0.5
-        types, levels = rng.choice(_TYPES), rng.choice((("GL",), ("L1",), ("L1", "L2"), ("L1", "L2", "GL")))
+        types, levels = rng.choice(_TYPES), rng.choice((("GL",), *(("L1",),) * 3, ("L1", "L2"), ("L1", "L2", "GL")))
+        # Most channels of narrow types come in words.
+        narrow = types[1] in ("bf16", "i8")
+        channels = (2, 4, 8) if narrow and rng.random() < 0.7 else _CHANNELS
         while True:
             h, w = rng.choice(_SIZES), rng.choice(_SIZES)
             fh, fw = (rng.choice((1, 2, 3, 3, 3, 5, 7)) for _ in range(2))
             inner = (rng.choice((1, 1, 1, 2)), rng.choice((1, 1, 1, 2))) if grouped else ()
-            outer = (rng.choice(_FILTER_COUNTS),) if grouped else (rng.choice(_FILTER_COUNTS), rng.choice(_CHANNELS))
+            outer = (rng.choice(_FILTER_COUNTS),) if grouped else (rng.choice(_FILTER_COUNTS), rng.choice(channels))
             shape = (rng.choice((1, 1, 1, 2)), *outer, *inner, h, w, fh, fw)
             if product(shape) <= _VOLUME:
                 break
@@ -98,13 +107,12 @@ class Convolutions:
         given += [f"stride=[{rng.randint(1, 3)}, {rng.randint(1, 3)}]"] * (rng.random() < 0.4)
         given += [f"dilation=[{rng.randint(1, 2)}, {rng.randint(1, 2)}]"] * (rng.random() < 0.2)
         name = ("GroupedConv" if grouped else "Conv") + (f"[{', '.join(given)}]" if given else "")
+        layouts = _IMAGES[grouped], _FILTERS[grouped], _IMAGES[grouped]
+        if not grouped and rng.random() < 0.7:
+            # Those that kernels read, more often.
+            layouts = ("nhwc",), _WORDS if narrow else _FILTERS[False][1:3], ("nhwc",)
         image, filters, out = (
-            f"({one}, {rng.choice(levels)}, {layout})"
-            for one, layout in zip(
-                types,
-                (rng.choice(_IMAGES[grouped]), rng.choice(_FILTERS[grouped]), rng.choice(_IMAGES[grouped])),
-                strict=True,
-            )
+            f"({one}, {rng.choice(levels)}, {rng.choice(layout)})" for one, layout in zip(types, layouts, strict=True)
         )
         if rng.random() < 0.3:
             filters = f"{filters[:-1]}, constant)"
@@ -129,7 +137,9 @@ class Convolutions:
             if rng.random() < 0.6:
                 made = f"s{len(ops)}"
                 ops.append(f"{made} = Add{over}({last}, {operand})")
-                given.append((operand, extents, f"({out.state.dtype}, GL)" if over else of_out))
+                given.append(
+                    (operand, extents, f"({out.state.dtype}, {rng.choice(('GL', 'L1', 'L1'))})" if over else of_out)
+                )
                 last = made
         if len(ops) == 1 or rng.random() < 0.6:
             ops.append(f"y = {rng.choice(_AFTERWARDS)}({last})")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import defaultdict
+from contextlib import suppress
 
+from morello.errors import Inapplicable
 from morello.ir.ops.compose import Compose
+from morello.ir.ops.conv import Convolution
 from morello.plugins.registry import installed
+from morello.rewrites.select import Select
 from tools.fuzz.convolutions import KERNELS, Convolutions, batches, called
 from tools.fuzz.isolated import outcomes
 
@@ -18,6 +23,28 @@ def test_draws_depend_on_the_seed_alone() -> None:
     assert all(any(name.startswith(KERNELS) for name in called(one)) for one in first)
     assert len({type(one.spec.op) is Compose for one in first}) == 2
     assert not any(one.spec.op.constants for one in first)
+
+
+def test_draws_reach_each_family_of_kernels_with_edges() -> None:
+    """Check the kernels that take drawn Specs as they are: f32, f64, bf16, bytes, integers and channels alone."""
+    target, found = installed().target("x86_avx2", "base"), defaultdict[str, set[str]](set)
+    drawn = (itertools.islice(Convolutions(target, random.Random(seed)).specs(), 300) for seed in range(5))
+    for spec in itertools.chain(*drawn):
+        op = spec.op.without_constants
+        inner = op.stages[-1].op if isinstance(op, Compose) else op
+        assert isinstance(inner, Convolution)
+        given = {"padding": any(inner.pads), "stride": inner.strides != (1, 1), "dilation": inner.dilations != (1, 1)}
+        for step in Select.steps(spec.logical, target):
+            with suppress(Inapplicable):
+                step.expansion(spec.logical, target)
+                found[step.kernel] |= {name for name, there in given.items() if there}
+    images = ("ConvImage", "ConvImageF64", "ConvImageBf16", "ConvImageVpmaddwd", "ConvImageVpmulld", "ConvImageAny")
+    alone = ("Depthwise", "DepthwisePixels", "Depthwise2", "DepthwisePixels2", "Depthwise3", "DepthwisePixels3")
+    assert {name for name in (*images, *alone) if "padding" not in found[name]} == set()
+    assert all(
+        found[name] == {"padding", "stride", "dilation"} for name in ("ConvImage", "Depthwise", "DepthwisePixels")
+    )
+    assert set().union(*(found[name] for name in images)) == {"padding", "stride", "dilation"}
 
 
 def test_programs_are_verified() -> None:

@@ -23,7 +23,7 @@ def test_what_search_leaves_out_is_found(coarse: Target) -> None:
     found = report(coarse, 4, 30, 60)
     assert found.cheaper
     best = max(found.findings, key=lambda one: one.gain)
-    assert best.kind.startswith(("tile: ", "fit: "))
+    assert best.kind.startswith(("tile: ", "split: ", "fit: "))
     assert 0 < best.gain <= best.part_gain < 1
     for text in (best.file, best.part):
         (goal,) = api.parse(text, profile="base").values()
