@@ -7,6 +7,8 @@ import random
 from collections import defaultdict
 from contextlib import suppress
 
+import pytest
+
 from morello.errors import Inapplicable
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.conv import Convolution
@@ -16,6 +18,7 @@ from tools.fuzz.convolutions import KERNELS, Convolutions, batches, called
 from tools.fuzz.isolated import outcomes
 
 
+@pytest.mark.slow
 def test_draws_depend_on_the_seed_alone() -> None:
     target = installed().target("x86_avx2", "base")
     first, second = ([*itertools.islice(Convolutions(target, random.Random(1)).draw(), 8)] for _ in range(2))
@@ -47,6 +50,7 @@ def test_draws_reach_each_family_of_kernels_with_edges() -> None:
     assert set().union(*(found[name] for name in images)) == {"padding", "stride", "dilation"}
 
 
+@pytest.mark.slow
 def test_programs_are_verified() -> None:
     ((trials, programs),) = batches(installed().target("x86_avx2", "base"), 6, 2)
     assert [*outcomes(trials)] == [None] * len(programs) == [None] * 6
