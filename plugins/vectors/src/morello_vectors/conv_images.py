@@ -300,10 +300,10 @@ class _Family:
         return self.adds.in_lanes(self.size, [spec.states[at].dtype for at in (graph.lhs, graph.rhs, -1)], site)
 
     def _most(self, spec: LogicalSpec) -> Num:
-        """Return the most pixels of a tile whose sums fit, with another vector for each input of stages."""
+        """Return the most pixels of a tile whose sums fit, beside factors, or the inputs of a stage after these."""
         filters, lanes, graph = first_shape(spec)[_F], self._lanes(spec), _of(spec)
-        others = len(graph.others) + bool(graph.stages)
-        return np.maximum(0, self.registers - others - besides_sums(filters, lanes)) // ceil_div(filters, lanes.values)
+        besides = np.maximum(besides_sums(filters, lanes), len(graph.others) + bool(graph.stages))
+        return np.maximum(0, self.registers - besides) // ceil_div(filters, lanes.values)
 
     def _fits(self, spec: LogicalSpec) -> Mask:
         """Return the condition that registers suffice, and that at least half a vector is filled."""
@@ -440,8 +440,8 @@ class _Family:
                 lambda spec, machine: self._cycles(machine).writing(spec, inputs),
             ),
             registers={"VRF": self.registers},
-            # Sizes are tried for all types, and each slows search: others have powers of two.
-            tile_sizes={_F: (2 * values, 3 * values)} if of_f32 else {},
+            # Sizes are tried for all types, and each slows search: others have powers of two, and graphs are not tiled.
+            tile_sizes={_F: (2 * values, 3 * values)} if of_f32 and alone else {},
             cpu_features=self.adds.cpu_features,
             flush_to_zero=self.adds.flush_to_zero,
             emit=self._emit,
@@ -455,7 +455,7 @@ def kernels(families: Families, floats: MultiplyAdd, size: int, registers: int) 
     """
     own = [(adds, size) for adds, size in families if not (adds.narrow or adds.saturating)]
     yield from (_Family(adds, own_size, registers, adds.types, adds).kernel() for adds, own_size in own)
-    known = {types for adds, _ in own for types in adds.types}
+    known = {types for adds, _ in own if not adds.cpu_features for types in adds.types}
     others = tuple(one for one in ANY.types if one not in known and fit_sums(*map(by_name, one)))
     yield _Family(ANY, size, registers, others, floats).kernel()
     yield from (_Family(floats, size, registers, floats.types, floats).kernel(Compose, inputs) for inputs in (2, 3, 4))
