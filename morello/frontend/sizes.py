@@ -121,7 +121,7 @@ def fault(name: str, dim: int, logical: LogicalSpec, other: LogicalSpec) -> tupl
             continue
         if any(terms != ((dim, 1),) for terms in one.dims if any(dim == other for other, _ in terms)):
             return f"parts of {one.name} of {op} along {called} overlap", "name a dimension whose parts do not overlap"
-        if layout is None:
+        if layout is None or tensor.state.vector:
             return f"{one.name} is in registers, of number {quoted(name)}", "move it to memory"
         dense = len(layout.dims) - tensor.state.contig
         if layout.strides(tensor.shape)[dense:] != layout.strides(more.shape)[dense:]:

@@ -167,6 +167,8 @@ def test_texts_print_and_parse_again(text: str) -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("Matmul(4×m×8, GL, GL, GL) for m in 1..9", "Matmul cannot be cut along k, of size 'm'"),
     ("Softmax(4×m, GL, GL) for m in 1..9", "Softmax cannot be cut along"),
+    ("FillZero(m×8, (f32, VRF, row_major, v8), serial) for m in 1..7", "out is in registers, of number 'm'"),
+    ("FillZero(m×8, (f32, RF), serial) for m in 1..7", "out is in registers, of number 'm'"),
     ("Matmul(m×4×m, GL, GL, GL) for m in 1..9", "'m' is the size of m and n"),
     ("Matmul(4×4×4, GL, GL, GL) for m in 1..9", "the Spec has no size 'm'"),
     ("Matmul(m×4×4, GL, GL, GL) for n in 1..9", "'m' is not a size"),
