@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.specs import SPECS
-from morello.search.budget import SearchBudget, resident, uncollected
+from morello.search.budget import SearchBudget, resident, setting_up
 from morello.search.library import library
 from morello.search.progress import Phase, Progress
 from morello.search.session import SearchSession
@@ -77,7 +77,7 @@ def measured(name: str, target: str) -> tuple[Taken, Taken]:
     """Return what tables and bounds of all take, and what finer bounds take. Meant for a process of its own."""
     spec, made = SPECS[name].for_target(target)
     library()
-    with uncollected():
+    with setting_up():
         engines: list[Engine] = []
         whole = taken(lambda: engines.append(Engine([spec.logical], made, ceilings=spec.limits)))
         finer = taken(lambda: engines.append(engines[0].refined() or engines[0]))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,6 +34,9 @@ _LONG = 30.0
 _FRESH = 0.005
 #: The time of the last reading, by `time.perf_counter`, and the bytes read.
 _last = float("-inf"), 0
+#: Threads that set up searches, and whether numpy used huge pages before.
+_set_ups, _huge_pages = 0, True
+_counting = threading.Lock()
 #: The bytes that `release_memory` does something for.
 _WORTH_RELEASING = 64 << 20
 
@@ -204,12 +209,30 @@ def available_memory() -> int:
 
 
 @contextmanager
-def uncollected() -> Generator[None]:
-    """Disable the cyclic garbage collector: it costs 10 % and frees almost nothing."""
+def setting_up() -> Generator[None]:
+    """Disable the cyclic garbage collector, and huge pages of numpy's arrays, while tables and bounds are built.
+
+    The former costs 10 % and frees almost nothing; clearing huge pages for arrays that live briefly costs as much.
+    """
     enabled = gc.isenabled()
     gc.disable()
+    _note_set_up(1)
     try:
         yield
     finally:
+        _note_set_up(-1)
         if enabled:
             gc.enable()
+
+
+def _note_set_up(change: int) -> None:
+    """Count the threads that set up searches; numpy uses huge pages, if it did before, when there are none."""
+    global _set_ups, _huge_pages
+    # The switch has no public name: without it, set-up takes longer.
+    switch = getattr(sys.modules.get("numpy._core.multiarray"), "_set_madvise_hugepage", bool)
+    with _counting:
+        if not _set_ups:
+            _huge_pages = switch(False)
+        _set_ups += change
+        if not _set_ups:
+            switch(_huge_pages)

@@ -26,7 +26,7 @@ from morello.search.budget import (
     check_budget,
     release_memory,
     resident,
-    uncollected,
+    setting_up,
 )
 from morello.search.first_program import NotSoon, first_program
 from morello.search.incumbents import Incumbent, Incumbents
@@ -414,7 +414,7 @@ class SearchSession:
         self._memory_before = resident()
         counted = self._budget.counted
         started = time.monotonic()
-        with budget_guard(self._budget.memory, self._budget.deadline, counted=counted), uncollected():
+        with budget_guard(self._budget.memory, self._budget.deadline, counted=counted), setting_up():
             engine = Engine(
                 self._seeds,
                 self.target,
@@ -436,7 +436,7 @@ class SearchSession:
     def _refine(self, solver: Solver) -> None:
         """Start over with layout bounds and the best program so far, unless they exceed the budget."""
         self._store_incumbent(add=True)
-        with budget_guard(self._budget.memory, self._budget.deadline), uncollected():
+        with budget_guard(self._budget.memory, self._budget.deadline), setting_up():
             engine = solver.engine.refined()
         if engine:
             self._solved_before += int(solver.core.progress.solved)

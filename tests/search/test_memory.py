@@ -10,7 +10,7 @@ import pytest
 from morello.frontend.parser import parse_spec
 from morello.kernels.target import Target
 from morello.search import budget
-from morello.search.budget import MemoryLimitReached, SearchBudget, budget_guard, check_budget
+from morello.search.budget import MemoryLimitReached, SearchBudget, budget_guard, check_budget, setting_up
 from morello.search.session import SearchSession
 from morello.search.solve.engine import Engine
 
@@ -27,6 +27,23 @@ def test_no_limit_is_no_check() -> None:
     check_budget(1 << 62)
     with budget_guard(None):
         check_budget(1 << 62)
+
+
+def test_set_up_restores_huge_pages_of_numpy() -> None:
+    import numpy._core.multiarray as numpy_core
+
+    switch = getattr(numpy_core, "_set_madvise_hugepage", None)
+    if switch is None:
+        pytest.skip("this version of numpy has no such switch")
+    before = switch(True)
+    try:
+        with setting_up():
+            with setting_up():
+                pass
+            assert switch(False) is False
+        assert switch(True) is True
+    finally:
+        switch(before)
 
 
 def test_limits_nest() -> None:
