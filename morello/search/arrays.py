@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]

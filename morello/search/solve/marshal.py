@@ -132,7 +132,7 @@ class Marshaller(Structs):
             "cost_shapes": np.repeat(own, counts),
             "cost_first": np.cumsum(lengths) - lengths,
             "shape_place": places,
-            "cost_values": np.concatenate([np.zeros(0), *(table.costs.reshape(-1) for table in tables)]),
+            "cost_values": self._bounds.tables.of(KernelTables).costs[space.key],
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:

@@ -94,6 +94,8 @@ class KernelTables(StepTables):
     def __init__(self, spaces: Spaces, target: Target):
         super().__init__(spaces, target)
         self.by_key: dict[Key, list[KernelTable]] = {}
+        #: The costs of all tables of a space, one after another; those of each table are views.
+        self.costs: dict[Key, Floats] = {}
         #: Shared by kernels with the same patterns.
         self._lists: dict[tuple[int, bytes], StateList] = {}
         self._accepting: dict[tuple[OperandPattern, int], list[int]] = {}
@@ -109,7 +111,13 @@ class KernelTables(StepTables):
     def finish(self, states: States) -> None:
         for key, space in self.spaces.by_key.items():
             known = self._looked_up(space, states)
-            self.by_key[key] = [*self._tabulate(space, states)] if known is None else known
+            tables = [*self._tabulate(space, states)] if known is None else known
+            self.costs[key] = np.concatenate([np.zeros(0), *(table.costs.reshape(-1) for table in tables)])
+            ends = np.cumsum([table.costs.size for table in tables], dtype=np.int64)
+            self.by_key[key] = [
+                attrs.evolve(table, costs=own.reshape(table.costs.shape))
+                for table, own in zip(tables, np.split(self.costs[key], ends[:-1]), strict=False)
+            ]
         self._lists.clear()
         self._accepting.clear()
 

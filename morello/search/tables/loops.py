@@ -17,7 +17,7 @@ from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
-from morello.search.arrays import Bools, Ints, distinct_numbers
+from morello.search.arrays import Bools, Ints, Ints32, distinct_numbers
 from morello.search.budget import check_budget
 from morello.search.tables.operand_states import States
 from morello.search.tables.shapes import (
@@ -47,7 +47,7 @@ class LoopPart:
 
     space: Space
     args: tuple[int, ...]
-    shape: Ints
+    shape: Ints32
     times: Ints
 
 
@@ -143,8 +143,7 @@ class LoopTables(StepTables):
 
     def _empty(self, space: Space, step: Rewrite, priority: int) -> LoopTable:
         suits = tuple(step.supports_level(level) for level in self.target.levels)
-        valid, cost = np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64)
-        return LoopTable(step, priority, valid, cost, (), suits)
+        return LoopTable(step, priority, np.zeros(space.count, dtype=np.bool_), _no_cost(space.count), (), suits)
 
     def _with_case(
         self, table: LoopTable, expansion: Expansion, cells: Ints, kinds: Sequence[tuple[Key, tuple[int, ...]]]
@@ -154,14 +153,17 @@ class LoopTables(StepTables):
         parts = list(table.parts)
         for key, args in kinds[len(parts) :]:
             space = self.spaces.by_key[key]
-            parts.append(LoopPart(space, args, np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)))
+            parts.append(LoopPart(space, args, np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int64)))
         table.valid[cells] = True
-        table.cost[cells] = expansion.cost
+        cost = table.cost
+        if np.any(np.asarray(expansion.cost)):
+            cost = cost.copy()
+            cost[cells] = expansion.cost
         for entry, part in zip(parts, expansion.parts, strict=False):
             shape = [np.broadcast_to(np.asarray(size), cells.shape) for size in part.logical.shape]
             entry.shape[cells] = entry.space.numbers(shape)
             entry.times[cells] = part.times
-        return attrs.evolve(table, parts=tuple(parts))
+        return attrs.evolve(table, cost=cost, parts=tuple(parts))
 
     # The states of tiles.
 
@@ -271,6 +273,11 @@ def grouped(loops: Iterable[LoopTable]) -> Iterator[LoopGroup]:
         first = np.searchsorted(shape, np.arange(len(alike[0].valid) + 1))
         cost = np.stack([loop.cost for loop in alike])[step, shape]
         yield LoopGroup(alike[0], parts, shape, first, cost, np.array([loop.priority for loop in alike])[step])
+
+
+def _no_cost(count: int) -> Ints:
+    """Return zeros, [count], that take no memory: few loops have a cost of their own."""
+    return np.broadcast_to(np.zeros(1, dtype=np.int64), (count,))
 
 
 def _cut_code(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:
