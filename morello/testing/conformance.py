@@ -354,7 +354,9 @@ class _Drawing:
         return kinds
 
     def _may_be(self, kinds: tuple[DType, ...]) -> bool:
-        """Return True if the operation takes these data types for some shape."""
+        """Return True if the kernel takes these data types, and the operation for some shape."""
+        if self._kernel.types and tuple(dtype.name for dtype in kinds) not in self._kernel.types:
+            return False
         for _ in range(6):
             op = self._operation()
             if op.refusal(self._shape(op), kinds) is None:

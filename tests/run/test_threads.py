@@ -412,7 +412,7 @@ def test_invalid_numbers_of_threads(threads) -> None:
 @pytest.mark.slow
 def test_verification_notices_threads_that_meet() -> None:
     """All threads are given the workspace of the first one. On a busy machine, they may run one after the other."""
-    made = kernel(old="loop->workspace + thread * 4800", new="loop->workspace + 0 * thread")
+    made = kernel(old=f"loop->workspace + thread * {4800 + (32 << 10)}", new="loop->workspace + 0 * thread")
     source, out = operands(made)
 
     def race() -> bool:
