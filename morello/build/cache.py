@@ -186,9 +186,9 @@ def _sync_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-@attrs.frozen(order=True)
+@attrs.frozen
 class _CacheEntry:
-    """An entry that may be evicted, ordered by the time of its last use."""
+    """An entry that may be evicted, and the time of its last use."""
 
     used: float
     path: Path
@@ -199,13 +199,13 @@ class _CacheEntry:
 def _make_room(folder: Path, built: Path) -> None:
     """Evict the least recently used entries above the limit, except `built`. Loaded libraries stay in memory."""
     now = time.time()
-    entries = sorted(_entries(folder))
-    total = sum(entry.size for entry in entries)
-    limit = size_limit()
-    for entry in entries:
-        if total > limit and entry.path != built and now - entry.used > _IN_USE:
+    entries = [*_entries(folder)]
+    excess = sum(entry.size for entry in entries) - size_limit()
+    # Thousands of entries are not sorted unless some go.
+    for entry in sorted(entries, key=lambda entry: entry.used) if excess > 0 else ():
+        if excess > 0 and entry.path != built and now - entry.used > _IN_USE:
             _remove(entry.path)
-            total -= entry.size
+            excess -= entry.size
     _remove_abandoned(folder)
 
 
