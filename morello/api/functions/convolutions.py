@@ -80,7 +80,7 @@ def _letters(layout: object) -> str:
 
 
 def _check_ranks(x: tuple[int, ...], w: tuple[int, ...], letters: str) -> None:
-    """Raise ArgumentError for images and filters that have not four axes."""
+    """Raise ArgumentError for images and filters without four axes."""
     if (len(x), len(w)) != (4, 4):
         hint = f"x is {'×'.join(letters)} and w f×c×fh×fw: add axes, as in x[None]"
         raise ArgumentError(f"conv2d: x has shape {x} and w {w}", hint)
