@@ -374,7 +374,7 @@ def test_brief_rare_calls_wake_no_thread(disturbed: int) -> None:
         return now_and_then, upon
 
     now_and_then, upon = measured()
-    for _ in range(3):
+    for _ in range(9):
         # On a busy machine, measurements may be slow besides the disturbed one.
         if now_and_then > 4:
             now_and_then, upon = measured()
