@@ -106,6 +106,16 @@ def rows_used(op: Conv, h: int, fh: int) -> int:
     return sum(0 <= row * step - top + down * apart < height for row in range(h) for down in range(fh))
 
 
+def row_lines(op: Conv, h: int, fh: int, height: int, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield the start of the loop along rows of the output, and the filter's rows that lie on rows of the image."""
+    y, top, apart, last = names["y"], names["top"], op.dilations[0], fh - 1
+    yield f"for (ptrdiff_t {y} = 0; {y} < {h}; ++{y}) {{"
+    yield f"    const ptrdiff_t {top} = {y} * {op.strides[0]} - {op.pads[0]};"
+    yield f"    const ptrdiff_t {names['first']} = {top} < 0 ? ({apart - 1} - {top}) / {apart} : 0;"
+    yield f"    const ptrdiff_t {names['end']} = {top} + {apart * last} < {height}"
+    yield f"        ? {fh} : ({height + apart - 1} - {top}) / {apart};"
+
+
 @cache
 def _graph(op: Operation) -> ValueGraph[Conv] | None:
     """Return the graph of a convolution alone, or of one with padding and functions of each value; None for others."""
@@ -178,14 +188,8 @@ class _Printer:
         )
         for name, const, one, dtype in named:
             yield f"{const}{dtype.c_name} *const {names[name]} = {one.pointer()};"
-        top, apart, last = names["top"], op.dilations[0], shape[_FH] - 1
-        height = int(self._operands[0].tensor.shape[_ROW])
-        y, down = names["y"], f"({top} + {names['down']} * {apart})"
-        yield f"for (ptrdiff_t {y} = 0; {y} < {shape[_H]}; ++{y}) {{"
-        yield f"    const ptrdiff_t {top} = {y} * {op.strides[0]} - {op.pads[0]};"
-        yield f"    const ptrdiff_t {names['first']} = {top} < 0 ? ({apart - 1} - {top}) / {apart} : 0;"
-        yield f"    const ptrdiff_t {names['end']} = {top} + {apart * last} < {height}"
-        yield f"        ? {last + 1} : ({height + apart - 1} - {top}) / {apart};"
+        yield from row_lines(op, shape[_H], shape[_FH], int(self._operands[0].tensor.shape[_ROW]), names)
+        down = f"({names['top']} + {names['down']} * {op.dilations[0]})"
         for run in _runs(op, shape[_W], shape[_FW], self.most):
             x = names["x"]
             yield f"    for (ptrdiff_t {x} = {run.start}; {x} < {run.end}; {x} += {run.pixels}) {{"

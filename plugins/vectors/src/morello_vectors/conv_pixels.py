@@ -20,7 +20,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_vectors.common import HALF_CYCLE, MEMORIES
 from morello_vectors.conv import beside, conv_of, plain
-from morello_vectors.conv_images import rows_used
+from morello_vectors.conv_images import row_lines, rows_used
 from morello_vectors.lanes import repeat
 from morello_vectors.multiply_add import MultiplyAdd, product_added, sums_type
 from morello_vectors.pixel_rows import PixelRow, plus
@@ -99,13 +99,7 @@ class _Printer:
         for index, (name, const) in enumerate({"image": "const ", "filters": "const ", "out": ""}.items()):
             one = site.operand(index)
             yield f"{const}{one.tensor.state.dtype.c_name} *const {names[name]} = {one.pointer()};"
-        y, top, apart, last = names["y"], names["top"], op.dilations[0], int(shape[_FH]) - 1
-        height = int(site.operand(0).tensor.shape[_ROW])
-        yield f"for (ptrdiff_t {y} = 0; {y} < {shape[_H]}; ++{y}) {{"
-        yield f"    const ptrdiff_t {top} = {y} * {op.strides[0]} - {op.pads[0]};"
-        yield f"    const ptrdiff_t {names['first']} = {top} < 0 ? ({apart - 1} - {top}) / {apart} : 0;"
-        yield f"    const ptrdiff_t {names['end']} = {top} + {apart * last} < {height}"
-        yield f"        ? {last + 1} : ({height + apart - 1} - {top}) / {apart};"
+        yield from row_lines(op, int(shape[_H]), int(shape[_FH]), int(site.operand(0).tensor.shape[_ROW]), names)
         for run in self.runs:
             x, step = names["x"], sum(length for _, length in run.vectors)
             end = run.starts[0] + step * len(run.starts)
