@@ -83,7 +83,7 @@ def _loops(impl: Node, target: Target) -> Iterator[tuple[int, _Loop]]:
 
 
 def _runs(logical: LogicalSpec, step: Tile | ExactFit) -> int:
-    """Return the number of runs of values in memory of which a tile of an output consists."""
+    """Return how many runs of values in memory a tile of an output has."""
     if isinstance(step, Tile):
         sizes = per_dimension(step.sizes, logical)
     else:

@@ -90,13 +90,13 @@ class Tile(Rewrite):
 
 
 def check_parallel(step: Rewrite, logical: LogicalSpec, sizes: Sequence[Num], target: Machine) -> Mask:
-    """Return the Specs whose tiles threads can share; 0 keeps a dimension whole. Raises Inapplicable if it is none."""
+    """Return the Specs whose tiles threads can share; size 0 is a whole dimension. Raises Inapplicable without any."""
     if logical.serial:
         raise Inapplicable(
             f"`{step}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
         )
     for one, state in zip(logical.op.operands(len(sizes)), logical.states, strict=True):
-        if target.level(state.level).is_register:
+        if not step.supports_level(target.level(state.level)):
             raise Inapplicable(
                 f"`{step}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
                 "make the loop parallel before operands move to registers",

@@ -38,7 +38,7 @@ _WHOLE = 0.5
 _WIDE = 0.05
 #: The least share of a program's cost of a part that is searched for by itself, the most expansions for it, and the
 #: part of the budget for all of them.
-_WORTH, _PART, _PARTS = 0.01, 8_192, 4
+_WORTH, _PART, _PARTS = 0.01, 8_192, 0.25
 #: The optimality gap at which the search of a restricted space ends.
 _CLOSE = 0.01
 #: The least seconds for a first program, also beyond the deadline: without tables, it may cost ten times as much.
@@ -186,8 +186,8 @@ class Incumbents:
         share = attrs.evolve(
             budget,
             gap=0.0,
-            expansions=None if budget.expansions is None else math.ceil(budget.expansions / _PARTS),
-            deadline=now + (budget.deadline - now) / _PARTS,
+            expansions=None if budget.expansions is None else math.ceil(budget.expansions * _PARTS),
+            deadline=now + (budget.deadline - now) * _PARTS,
         )
 
         def improve(impl: Impl, times: int) -> Impl:

@@ -207,7 +207,7 @@ class RandomPrograms:
         return 1 if self._target.level(step.level).kind == "vector" else 2
 
     def _invented(self, logical: LogicalSpec) -> Iterator[Rewrite]:
-        """Now and then, a step that search does not try; before constants are packed, there is none."""
+        """Yield, now and then, a step that search does not try; none before constants are packed."""
         if logical.op.constants:
             return
         rng, rank = self._rng, len(logical.shape)

@@ -1,4 +1,4 @@
-"""Which of these tests run with those of everything else: the quick ones."""
+"""Runs the quick tests of tools with those of everything else."""
 
 from __future__ import annotations
 

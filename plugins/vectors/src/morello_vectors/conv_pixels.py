@@ -18,7 +18,7 @@ from morello.ir.ops.conv import Conv
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_vectors.common import HALF_CYCLE, MEMORIES
+from morello_vectors.common import MEMORIES
 from morello_vectors.conv import beside, conv_of, plain
 from morello_vectors.conv_images import row_lines, rows_used
 from morello_vectors.lanes import repeat
@@ -196,7 +196,7 @@ class _Family:
                 return 0
             rows, steps, around = rows_used(op, h, fh) * c, 0, 0
             for run in _runs(op, w, fw, width, self.size // 4, self._most(op, f)):
-                adds = sum(self._add(cycles, length) for _, length in run.vectors)
+                adds = sum(cycles.add_in(whole=length * 4 == self.size) for _, length in run.vectors)
                 loads = cycles.load * (f + op.strides[1] * len(run.vectors))
                 separated = _SEPARATED * len(run.vectors) * (op.strides[1] == 2)
                 steps += len(run.starts) * max(f * adds + separated, loads)
@@ -205,10 +205,6 @@ class _Family:
 
         sizes = *spec.shape[_F:], spec.operand(0).shape[_COLUMN]
         return np.asarray(np.frompyfunc(work, 7, 1)(*sizes), np.int64)
-
-    def _add(self, cycles: TileCycles, length: int) -> int:
-        """Return the hundredths of a cycle of a multiply-add; half as wide a vector takes a half cycle."""
-        return cycles.add if length * 4 == self.size else min(cycles.add, 10 * HALF_CYCLE)
 
     def _cycles(self, machine: Machine) -> TileCycles:
         return cycles_of(machine, self.adds, self.size)

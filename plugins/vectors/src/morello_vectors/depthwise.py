@@ -120,9 +120,7 @@ class _Family:
         each: Num = 0
         for values in reversed(self._sizes(total)):
             after = graph.instructions(values) + conversion(spec.states[-1].dtype)
-            # Half as wide a vector takes a half cycle.
-            add = tiles.add if values * total.bytes == self.size else min(tiles.add, 10 * HALF_CYCLE)
-            add = add * adds_of_f32(total)
+            add = tiles.add_in(whole=values * total.bytes == self.size) * adds_of_f32(total)
             taken = ceil_div(shape[lanes], values) * (shape[FH] * shape[FW] * add + more + 10 * HALF_CYCLE * after)
             each = choose(shape[lanes] >= values, taken, each)
         # Rounded first, so that tiles of channels cost as much as all.

@@ -15,6 +15,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.microkernel import Cost
 from morello.plugins import Combined, Machine
+from morello_vectors.common import HALF_CYCLE
 from morello_vectors.core import LINE
 from morello_vectors.tile_code import MANY_STEPS, parts_of
 
@@ -93,6 +94,10 @@ class TileCycles:
     start: Mapping[str, int]
     taken: int = 1
     in_parts: bool = False
+
+    def add_in(self, *, whole: bool) -> int:
+        """Return the hundredths of a cycle of a multiply-add in a whole vector, or in half of one: a half cycle."""
+        return self.add if whole else min(self.add, 10 * HALF_CYCLE)
 
     @cached_property
     def _steps(self) -> npt.NDArray[np.int64]:
