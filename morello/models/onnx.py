@@ -30,6 +30,10 @@ _LARGE = 1 << 12
 _ONE_OUTPUT = ("LayerNormalization",)
 #: Operators whose outputs are not much larger than their inputs.
 _NO_LARGER = ("NonZero", "Compress", "Unique")
+#: Operators that are computed when they depend on constants alone; their bodies are loops.
+_WITHOUT_BODY = {"Range"}
+#: Operators whose output has the input's shape, which ONNX does not infer.
+_NOT_INFERRED = ("GroupNormalization",)
 _RANDOM = {"Bernoulli", "Dropout", "Multinomial"} | {
     f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")
 }
@@ -148,11 +152,16 @@ def _expanded(model: ModelProto) -> ModelProto:
     model = _WORKER.call("inliner.inline_local_functions", model)
     while True:
         used = {node.op_type for node in model.graph.node if _standard(node.domain) and not _is_translated(node)}
-        bodies = [("", op) for op in sorted(used) if _has_body(op, _version(model))]
+        bodies = [("", op) for op in sorted(used - _WITHOUT_BODY) if _has_body(op, _version(model))]
         if not bodies:
             return model
-        # Bodies depend on the types of inputs.
+        # Bodies depend on the types of inputs, also of constants and of those that are left out.
         model = _WORKER.call("shape_inference.infer_shapes", model, data_prop=True)
+        model.graph.value_info.extend(
+            _package().helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+            for one in model.graph.initializer
+        )
+        model.graph.value_info.add(name="")
         made = _WORKER.call("inliner.inline_selected_functions", model, bodies, False, True)
         if [node.op_type for node in made.graph.node] == [node.op_type for node in model.graph.node]:
             return made  # translation reports it
@@ -232,6 +241,20 @@ def _folded(model: ModelProto, constants: _Constants) -> ModelProto:
 
 
 def _with_shapes(model: ModelProto) -> ModelProto:
+    """Return the model with the shapes of all tensors that can be known."""
+    while True:
+        model, before = _inferred(model), len(model.graph.value_info)
+        shapes, types = _shapes(model), _types(model)
+        for node in model.graph.node:
+            source, made = (*node.input, "")[0], (*node.output, "")[0]
+            if node.op_type in _NOT_INFERRED and source in shapes and made not in shapes:
+                info = _package().helper.make_tensor_value_info(made, types[source], shapes[source])
+                model.graph.value_info.append(info)
+        if len(model.graph.value_info) == before:
+            return model
+
+
+def _inferred(model: ModelProto) -> ModelProto:
     try:
         return _WORKER.call("shape_inference.infer_shapes", model, strict_mode=True, data_prop=True)
     except ProcessEnded:
@@ -396,6 +419,7 @@ def _translated(model: ModelProto, constants: Mapping[str, np.ndarray], name: st
     kinds = _types(model)
     used = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
     faults: list[str] = []
+    unknown: set[str] = set()
     for tensor, shape in shapes.items():
         if 0 in shape and any(one.name == tensor for one in graph.output):
             faults.append(f"the output {tensor} is empty")
@@ -421,14 +445,20 @@ def _translated(model: ModelProto, constants: Mapping[str, np.ndarray], name: st
         builder.source = source.name
         if not any(source.outputs):
             continue
+        if source.op in OPERATORS and unknown.intersection(source.inputs):
+            # Its shapes follow from those of a part that is reported.
+            unknown.update(name for name in source.outputs if name and name not in builder.tensors)
+            continue
         try:
             _translate(builder, source)
         except Unsupported as error:
             faults.append(f"{source.name} ({source.op}): {error}")
+            unknown.update(name for name in source.outputs if name and name not in builder.tensors)
     if faults:
         listed = "".join(f"\n    {fault}" for fault in faults)
+        parts = f"{len(faults)} parts have" if len(faults) > 1 else "1 part has"
         hint = "replace these nodes before the export, or run them outside of the model"
-        raise MorelloError(f"{place}: {len(faults)} parts have no translation:{listed}", hint)
+        raise MorelloError(f"{place}: {parts} no translation:{listed}", hint)
     inputs = [one.name for one in graph.input if one.name not in constants]
     if wrong := next((name for name in inputs if name not in builder.tensors), ""):
         raise MorelloError(f"{place}: the input {wrong} is no tensor", "remove it before the export")
@@ -437,7 +467,7 @@ def _translated(model: ModelProto, constants: Mapping[str, np.ndarray], name: st
 
 def _translate(builder: Builder, source: Source) -> None:
     if source.op not in OPERATORS:
-        raise Unsupported("no such operator")
+        raise Unsupported("a condition that is not constant" if source.op == "If" else "no such operator")
     for name in (*source.inputs, *source.outputs):
         if name and name not in builder.tensors:
             raise Unsupported(f"{name} has no shape before it runs")

@@ -132,6 +132,12 @@ def test_numbers_before_a_product():
     assert passed(graph_with(body, outputs="float[2, 3, 3] y")) == ["Matmul", "Scale"]
 
 
+def test_f16_is_scaled_before_a_product_whose_sums_would_be_infinite():
+    kinds = {"head": "float16[4, 8] x, float16[8, 4] z", "outputs": "float16[4, 4] y"}
+    body = constants(a=0.125) + "c = Cast<to = 10>(a) p = Mul(x, c) q = Mul(z, c) y = MatMul(p, q)"
+    assert passed(graph_with(body, **kinds)) == ["Scale", "Scale", "Matmul"]
+
+
 def test_products_of_one_tensor():
     given = "".join(constants(**{name: np.random.default_rng(ord(name)).random(32).tolist()}) for name in "abc")
     shapes = "s = Constant<value = int64[2] {8, 4}>() t = Constant<value = int64[4] {2, 3, 2, 2}>()"

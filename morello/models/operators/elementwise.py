@@ -106,7 +106,7 @@ def _mean(make: Builder, node: Source) -> None:
 @translates("PRelu")
 def _prelu(make: Builder, node: Source) -> None:
     source, slope = node.inputs
-    if make.rank(slope) == 1 and make.rank(source) > 2 and make.shape(slope) == make.shape(source)[1:2]:
+    if make.rank(slope) == 1 and make.rank(source) > 2 and make.shape(slope) not in ((1,), make.shape(source)[-1:]):
         # Up to version 6, slopes are those of channels.
         slope = make.reshape(slope, (-1, *[1] * (make.rank(source) - 2)))
     make.node("PRelu", source, slope, to=node.outputs[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+import ml_dtypes
 import numpy as np
 
 from morello.models.building import Builder, Source, Unsupported, translates
@@ -59,7 +60,7 @@ def _lp(make: Builder, node: Source) -> None:
     shape = tuple(1 if each == dim else size for each, size in enumerate(make.shape(source)))
     norm = make.node(f"L{order}Norm", source, shape=shape, given={"dim": dim})
     # Rows of zeros stay zeros.
-    tiny = make.number(float(np.finfo(make.tensors[source].dtype.numpy).tiny), source)
+    tiny = make.number(float(ml_dtypes.finfo(make.tensors[source].dtype.numpy).tiny), source)
     make.node("Div", source, make.node("Maximum", norm, tiny), to=node.outputs[0])
 
 

@@ -69,7 +69,11 @@ def _einsum(make: Builder, node: Source) -> None:
 
     def both(one: tuple[str, str], other: tuple[str, str], kept: str) -> tuple[str, str]:
         (left, a), (right, b) = _summed(make, *one, other[1] + kept), _summed(make, *other, one[1] + kept)
-        sizes = dict(zip(b, make.shape(right), strict=True)) | dict(zip(a, make.shape(left), strict=True))
+        sizes = dict(zip(a, make.shape(left), strict=True))
+        sizes |= {each: max(size, sizes.get(each, 1)) for each, size in zip(b, make.shape(right), strict=True)}
+        left, right = (
+            _of_sizes(make, name, [sizes[letter] for letter in own]) for name, own in ((left, a), (right, b))
+        )
         batch = [letter for letter in a if letter in b and letter in kept]
         inner = [letter for letter in a if letter in b and letter not in kept]
         rows, columns = ([letter for letter in each if letter not in batch + inner] for each in (a, b))
@@ -85,6 +89,11 @@ def _einsum(make: Builder, node: Source) -> None:
         found = both(found, other, out + "".join(one for _, one in pairs[number:]))
     name, letters = _summed(make, *found, out)
     make.view("transpose", name, [letters.index(letter) for letter in out], node.outputs[0])
+
+
+def _of_sizes(make: Builder, name: str, sizes: list[int]) -> str:
+    """Return a tensor that is repeated to these sizes."""
+    return name if make.shape(name) == tuple(sizes) else make.view("expand", name, sizes)
 
 
 def _summed(make: Builder, name: str, letters: str, kept: str) -> tuple[str, str]:

@@ -37,6 +37,7 @@ def _quantize(make: Builder, node: Source) -> None:
     source, scale, to = node.inputs[0], node.inputs[1], node.outputs[0]
     shape, scale = _along(make, node, scale, source)
     zero = _along(make, node, _zero(make, node.input(2), make.tensors[to].dtype), source)[1]
+    zero = make.view("expand", zero, make.shape(scale))
     numbers, given = make.reshape(source, shape), _over(make, scale)
     dtype = make.tensors[to].dtype
     found = make.node("Quantize", numbers, make.converted(scale, F32), zero, dtype=dtype, given=given)
@@ -113,6 +114,7 @@ def _requantized(make: Builder, node: Source, sums: str, scales: list[str], zero
     by = make.node(
         "Div", make.node("Mul", make.converted(left, F32), make.converted(right, F32)), make.converted(result, F32)
     )
+    zero = make.view("expand", zero, make.shape(by))
     make.node("Requantize", sums, by, zero, to=to, given=_over(make, by))
 
 

@@ -87,9 +87,7 @@ def _recurrent(make: Builder, node: Source) -> None:
         apart = node.op == "GRU" and node.get("linear_before_reset", 0)
         products = _sum(make, products, own_bias, "" if apart else state_bias)
         first = 0 if direction == 0 else len(_FUNCTIONS[node.op])
-        run = _Cell(
-            make, node, first, make.view("transpose", state, (1, 0)), state_bias if apart else "", of(7, direction)
-        )
+        run = _Cell(make, node, first, make.view("transpose", state, (1, 0)), state_bias, of(7, direction))
         h, c = of(5, direction), of(6, direction)
         made: dict[int, str] = {}
         for step in range(steps)[:: -1 if backward else 1]:
@@ -129,6 +127,7 @@ class _Cell:
 
     def __init__(self, make: Builder, node: Source, first: int, state: str, bias: str, peepholes: str):
         self.make, self.state, self.bias = make, state, bias
+        self.apart = node.get("linear_before_reset", 0)
         count = len(_FUNCTIONS[node.op])
         self.functions = [_function(make, node, first + number) for number in range(count)]
         self.peepholes = _parts(make, make.reshape(peepholes, (1, -1)), 3) if peepholes else ["", "", ""]
@@ -160,7 +159,7 @@ class _Cell:
     def gru(self, x: str, h: str, c: str) -> tuple[str, str]:
         make, (gate, new) = self.make, self.functions
         width = make.shape(x)[1] // 3
-        apart = _parts(make, _sum(make, self.product(h), self.bias), 3) if self.bias else []
+        apart = _parts(make, _sum(make, self.product(h), self.bias), 3) if self.apart and (h or self.bias) else []
         if apart:
             z, r, n = _parts(make, x, 3)
         else:

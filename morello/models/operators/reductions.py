@@ -40,8 +40,8 @@ def _reduce(make: Builder, node: Source) -> None:
         make.reshape(found, make.shape(to), to)
         return
     kept = tuple(1 if dim in dims else size for dim, size in enumerate(make.shape(source)))
-    if op == "Mean" and not make.tensors[source].dtype.is_float:
-        raise Unsupported("a mean of integers")
+    if op in ("Mean", "LogSumExp") and not make.tensors[source].dtype.is_float:
+        raise Unsupported("integers")
     last = to if make.shape(to) == kept else ""
     source = _of_each(make, before, source)
     found = make.node(op, source, to="" if after else last, shape=kept, given={"dim": dims})

@@ -34,6 +34,8 @@ def _merged(graph: Graph, node: Node, make: Builder) -> bool:
         source, add, by = link[0], add + by * link[2], by * link[1]
     (output,) = node.outputs
     dtype, shape = graph.tensors[source].dtype.numpy, make.shape(output)
+    if not _are_finite(dtype, by, add):
+        return False
     scales, shifts = np.any(by != 1), np.any(add != 0)
     if not scales and not shifts:
         make.reshape(source, shape, output)
@@ -45,7 +47,18 @@ def _merged(graph: Graph, node: Node, make: Builder) -> bool:
 
 
 def line_of(graph: Graph, node: Node) -> tuple[str, np.ndarray, np.ndarray] | None:
-    """Return a tensor x, b and a for a node that computes x·b + a with constants; None for another."""
+    """Return a tensor x, b and a for a node that computes x·b + a with finite constants; None for another."""
+    found, dtype = _line(graph, node), graph.tensors[node.outputs[0]].dtype.numpy
+    return found if found and _are_finite(dtype, *found[1:]) else None
+
+
+def _are_finite(dtype: np.dtype, *values: np.ndarray) -> bool:
+    """Return whether values are finite in a type."""
+    with np.errstate(over="ignore"):
+        return all(np.isfinite(one.astype(dtype)).all() for one in values)
+
+
+def _line(graph: Graph, node: Node) -> tuple[str, np.ndarray, np.ndarray] | None:
     one, none = np.ones(()), np.zeros(())
     if not graph.tensors[node.outputs[0]].dtype.is_float:
         return None
@@ -79,7 +92,12 @@ def _number(graph: Graph, node: Node, make: Builder) -> bool:
     source, constant = found
     value, kind = graph.tensors[constant].value, graph.tensors[source]
     assert value is not None
-    if value.size != 1 or not kind.dtype.is_float or kind.shape != make.shape(node.outputs[0]):
+    if (
+        value.size != 1
+        or not kind.dtype.is_float
+        or not np.isfinite(value).all()
+        or kind.shape != make.shape(node.outputs[0])
+    ):
         return False
     given = {"by": float(value.item())}
     make.node("Scale" if node.op == "Mul" else "Shift", source, to=node.outputs[0], given=given)

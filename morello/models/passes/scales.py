@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from morello.ir.dtypes import F16
 from morello.models.building import Builder
 from morello.models.graph import Graph, Node
 from morello.models.passes.merge import line_of
@@ -22,7 +25,10 @@ def _after(graph: Graph, node: Node, make: Builder) -> bool:
             total *= float(line[1].item())
             name = line[0]
         inputs.append(name)
-    if node.op != "Matmul" or tuple(inputs) == node.inputs:
+    if node.op != "Matmul" or tuple(inputs) == node.inputs or abs(total) > np.finfo(np.float32).max:
+        return False
+    if make.tensors[node.outputs[0]].dtype == F16:
+        # Sums of what is not yet scaled down may exceed its range.
         return False
     made = make.node("Matmul", *inputs, shape=make.shape(node.outputs[0]))
     make.node("Scale", made, to=node.outputs[0], given={"by": total})
