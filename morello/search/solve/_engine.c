@@ -220,6 +220,14 @@ int engine_answers(State *state, uint32_t table, const Answers *answers) {
     return FINISHED;
 }
 
+int engine_assume(State *state, uint32_t node, double low, double high) {
+    const int status = setjmp(state->failure);
+    if (!status) {
+        assume(state, node, low, high);
+    }
+    return status;
+}
+
 int engine_tighten(State *state, uint32_t node, double cost) {
     const int status = setjmp(state->failure);
     if (!status && cost < state->nodes[node].high) {

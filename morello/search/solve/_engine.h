@@ -311,6 +311,6 @@ int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, 
                     const uint32_t *part, const double *times, const int64_t *live);
 void engine_steps_added(State *state, uint32_t node);
 int engine_answers(State *state, uint32_t table, const Answers *answers);
-void engine_assume(State *state, uint32_t node, double low, double high);
+int engine_assume(State *state, uint32_t node, double low, double high);
 int engine_tighten(State *state, uint32_t node, double cost);
 int engine_set_program(State *state, uint32_t node, int32_t known, uint64_t peak);

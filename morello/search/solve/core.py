@@ -208,7 +208,7 @@ class Core:
 
     def assume(self, node: int, low: float, high: float) -> None:
         """Set the bounds of a node from an earlier search."""
-        self._lib.engine_assume(self._state, node, low, high)
+        self._check(self._lib.engine_assume(self._state, node, low, high))
 
     def tighten(self, node: int, cost: int) -> None:
         """Lower the upper bound of a node to the cost of a program whose steps are not among the nodes."""

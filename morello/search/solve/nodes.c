@@ -370,7 +370,7 @@ static int contains(const State *state, const Answers *known, int64_t at, uint32
 }
 
 /* Tighten the bounds of a node by those of an earlier search. */
-void engine_assume(State *state, uint32_t number, double low, double high) {
+void assume(State *state, uint32_t number, double low, double high) {
     if (high < INFINITY && !solved(&state->nodes[number])) {
         state->nodes[number].flags |= RECALLED;
     }
@@ -407,6 +407,6 @@ int recall(State *state, uint32_t number, const Answers *known) {
     if ((claimed && !settled) || (settled && high < low)) {
         return 0;
     }
-    engine_assume(state, number, low, high);
+    assume(state, number, low, high);
     return 1;
 }

@@ -172,6 +172,7 @@ uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
 uint32_t times_of(State *state, double times);
 Expansion *expand(State *state, uint32_t node);
 void tighten(State *state, uint32_t node, double low, double high, uint64_t peak, uint32_t best);
+void assume(State *state, uint32_t node, double low, double high);
 void refresh(State *state, uint32_t node);
 void drop_edges(State *state, const Node *node);
 int recall(State *state, uint32_t node, const Answers *known);
