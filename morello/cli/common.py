@@ -65,6 +65,11 @@ def as_group(group: type, name: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return the decorator that adds options in this order."""
+    return lambda command: functools.reduce(lambda made, add: add(made), reversed(options), command)
+
+
 def print_json(data: Any) -> None:
     """Print data as JSON on standard output."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
@@ -83,16 +88,6 @@ cpu_option = click.option(
     help="Optional CPU features that programs may use: those of this machine (native), of a CPU that archspec names, "
     "such as zen4, or these. By default those written after the target's name, as in x86_avx2+avx_vnni.",
 )
-
-
-db_option = click.option(
-    "--db",
-    metavar="PATH",
-    type=PATH,
-    help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
-    "MORELLO_DB, else a file in the user's cache directory.",
-)
-no_db_option = click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off.")
 prove_option = click.option(
     "--prove", is_flag=True, help="End each search with the proof that its program is the cheapest."
 )
@@ -113,6 +108,36 @@ def memory_option(text: str, most: int | None = None) -> Callable[[Command], Com
 def jobs_option(text: str) -> Callable[[Command], Command]:
     """Return the option for the number of searches at once; `text` is its help."""
     return click.option("--jobs", metavar="N", type=click.IntRange(min=1), help=f"{text}  [default: 1]")
+
+
+@attrs.frozen
+class DatabaseOptions:
+    """The options that choose a database."""
+
+    db: str | None
+    no_db: bool
+
+    def __attrs_post_init__(self) -> None:
+        if self.db and self.no_db:
+            raise click.UsageError("--db and --no-db exclude each other")
+
+    def opened(self) -> api.SpecStore | None:
+        """Return the database, which is closed when the command ends, if there is one."""
+        store = None if self.no_db else api.open_store(self.db) if self.db else api.database(None)
+        return store and closed_at_end(store)
+
+
+database_options = with_options(
+    click.option(
+        "--db",
+        metavar="PATH",
+        type=PATH,
+        help="Store solved Specs in this file, created if needed, or on the server at this address. By default that in "
+        "MORELLO_DB, else a file in the user's cache directory.",
+    ),
+    click.option("--no-db", is_flag=True, help="Neither use nor store solved Specs, as with MORELLO_DB=off."),
+    as_group(DatabaseOptions, "database"),
+)
 
 
 @attrs.frozen
@@ -229,7 +254,7 @@ model_threads_option = click.option(
 )
 
 #: The options that limit a search, as the argument `limits`.
-_BUDGET_OPTIONS = (
+_budget_options = with_options(
     click.option(
         "--time-limit",
         metavar="SECONDS",
@@ -253,10 +278,6 @@ _BUDGET_OPTIONS = (
     prove_option,
     as_group(_BudgetOptions, "limits"),
 )
-
-
-def _budget_options(command: Command) -> Command:
-    return functools.reduce(lambda made, add: add(made), reversed(_BUDGET_OPTIONS), command)
 
 
 def with_goals(
@@ -291,17 +312,14 @@ def with_goals(
     )
     @profile_option
     @cpu_option
-    @db_option
-    @no_db_option
+    @database_options
     @_budget_options
     @click.option("-v", "--verbose", is_flag=True, help="Print details of the search on stderr.")
     @as_group(_FileOptions, "files")
     @functools.wraps(command)
     def wrapped(
-        files: _FileOptions, limits: _BudgetOptions, db: str | None, no_db: bool, verbose: bool, **options: Any
+        files: _FileOptions, limits: _BudgetOptions, database: DatabaseOptions, verbose: bool, **options: Any
     ) -> None:
-        if db and no_db:
-            raise click.UsageError("--db and --no-db exclude each other")
         budget = limits.budget()
         model = files.model(options.pop("dims")) if takes_models else None
         texts = {} if model else files.texts()
@@ -311,10 +329,9 @@ def with_goals(
                 if isinstance(goal, api.SizedGoal) and not sizes:
                     rule = f"{goal.name}: {goal.sizes.name} is known at run time alone, and this command needs a number"
                     raise MorelloError(rule, f"write one in place of {goal.sizes.name}")
-            store = None if no_db else api.open_store(db) if db else api.database(None)
             measured = not options.pop("no_measured", True)
             tools = {name: options.pop(name, None) for name in ("cc", "runner")}
-            search = SearchOptions(store and closed_at_end(store), budget, verbose, measured, **tools)
+            search = SearchOptions(database.opened(), budget, verbose, measured, **tools)
             api.prepare(goals, search.db)
             command(goals=goals, search=search, **options, **({"model": model} if takes_models else {}))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -12,23 +12,22 @@ import click
 from morello import api, models
 from morello.cli.common import (
     PATH,
+    Command,
+    DatabaseOptions,
     FiniteRange,
     as_group,
     cc_option,
-    closed_at_end,
     complete_targets,
     cpu_option,
-    db_option,
+    database_options,
     dims_option,
     jobs_option,
     memory_option,
-    no_db_option,
     profile_option,
     prove_option,
+    with_options,
 )
 from morello.progress import ModelDisplay
-
-Command = Callable[..., None]
 
 
 @attrs.frozen
@@ -81,8 +80,7 @@ def check_threads(model: models.PlannedModel | None, threads: int) -> None:
 class _SearchOptions:
     """The options of `ModelSearch`."""
 
-    db: str | None
-    no_db: bool
+    database: DatabaseOptions
     time_limit: float | None
     effort: int | None
     prove: bool
@@ -91,18 +89,15 @@ class _SearchOptions:
     cc: str | None
 
     def search(self) -> ModelSearch:
-        if self.db and self.no_db:
-            raise click.UsageError("--db and --no-db exclude each other")
         if self.prove and (self.time_limit or self.effort):
             raise click.UsageError("--prove and limits of the search exclude each other")
         budget = attrs.evolve(models.default_budget(), memory=self.memory)
         if self.prove or self.time_limit or self.effort:
             budget = api.SearchBudget(self.time_limit, expansions=self.effort, memory=self.memory)
-        store = None if self.no_db else api.open_store(self.db) if self.db else api.database(None)
-        return ModelSearch(store and closed_at_end(store), budget, self.jobs or 1, self.cc)
+        return ModelSearch(self.database.opened(), budget, self.jobs or 1, self.cc)
 
 
-_MODEL_OPTIONS = (
+_model_options = with_options(
     click.argument("model", metavar="MODEL", type=PATH),
     dims_option,
     click.option(
@@ -117,9 +112,8 @@ _MODEL_OPTIONS = (
     cpu_option,
     as_group(_ModelOptions, "chosen"),
 )
-_SEARCH_OPTIONS = (
-    db_option,
-    no_db_option,
+_search_options = with_options(
+    database_options,
     click.option(
         "--time-limit",
         metavar="SECONDS",
@@ -144,18 +138,20 @@ _SEARCH_OPTIONS = (
 def with_model(command: Command) -> Command:
     """Add MODEL and its options; the command is called with `planned`, a function of its name in C and layouts."""
 
+    @_model_options
     @functools.wraps(command)
     def wrapped(chosen: _ModelOptions, **options: Any) -> None:
         command(planned=chosen.planned, **options)
 
-    return functools.reduce(lambda made, add: add(made), reversed(_MODEL_OPTIONS), wrapped)
+    return wrapped
 
 
 def with_model_search(command: Command) -> Command:
     """Add the options of searches; the command is called with `search`, a ModelSearch."""
 
+    @_search_options
     @functools.wraps(command)
     def wrapped(options: _SearchOptions, **more: Any) -> None:
         command(search=options.search(), **more)
 
-    return functools.reduce(lambda made, add: add(made), reversed(_SEARCH_OPTIONS), wrapped)
+    return wrapped
