@@ -11,7 +11,6 @@ With constant filters, only those that pack them, and torch. `products` of 8 to 
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,13 +18,11 @@ import click
 from morello_baselines import native
 from morello_baselines.native.base import Baseline
 from morello_baselines.native.problems import Problem
-from rich.console import Console
 from rich.table import Table
 
 from harness import report
 from harness.commands import run
-from harness.contest import available, contest, contest_options, free_cpus, missing_lines
-from harness.crew import Worker
+from harness.contest import Contest, contest_options
 from harness.layers import LAYERS, PRODUCTS, SUITES
 from harness.measure import Result
 from morello.cli.figures import figures
@@ -38,37 +35,14 @@ _PATIENCE = 600.0
 @contest_options(SUITES, LAYERS, seconds=1.5)
 @click.option("--ttile", is_flag=True, help="Measure programs of the mapper `ttile`, too, which find images padded.")
 @click.option("--expansions", metavar="N", default=1_200_000, show_default=True, help="For each program of ours.")
-def main(
-    suite: tuple[str, ...],
-    only: tuple[str, ...],
-    target: tuple[str, ...],
-    baseline: tuple[str, ...],
-    ttile: bool,
-    threads: int,
-    seconds: float,
-    expansions: int,
-    db: str,
-    as_json: bool,
-    plot: str | None,
-) -> None:
+def main(contest: Contest, ttile: bool, expansions: int) -> None:
     """Time programs and baselines in turn on the same layers."""
-    console, cpus, targets = Console(stderr=as_json, width=160), free_cpus(threads), available(target)
-    runners = native.morello_runners(targets, db, expansions) + (native.ttile_runners(targets) if ttile else [])
-    workers = [Worker(one, cpus, threads) for one in (*runners, *native.chosen(baseline))]
-    chosen = [one for one in LAYERS.values() if one.suite in suite or one.name in only] or [*LAYERS.values()]
-    results: list[Result] = []
-    limits: dict[str, float] = {}
-    for problem, found, limits in contest(chosen, workers, seconds, _PATIENCE, console, takes_part):
-        results += found
-        console.print(report.table(problem, found, limits, threads), *report.absent(found), "", sep="\n")
-    for line in (*report.limit_lines(limits), *missing_lines(workers)):
-        console.print(line)
-    for table in (*tables(results, limits, threads), *rates(results, limits, threads)):
-        console.print("", table)
-    if as_json:
-        print(json.dumps({"limits": limits, "threads": threads, "results": [one.as_dict() for one in results]}))
-    if plot:
-        draw(results, limits, threads, plot)
+    targets = contest.targets
+    ours = native.morello_runners(targets, contest.db, expansions) + (native.ttile_runners(targets) if ttile else [])
+    results, limits = contest.run(LAYERS, ours, _PATIENCE, takes_part)
+    for table in (*tables(results, limits, contest.threads), *rates(results, limits, contest.threads)):
+        contest.console.print("", table)
+    contest.finish(results, limits, draw)
 
 
 def takes_part(baseline: Baseline, problem: Problem) -> bool:

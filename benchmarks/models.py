@@ -34,6 +34,7 @@ from rich.table import Table
 from harness.commands import run
 from harness.files import file_of
 from harness.light import NAMES
+from morello.cli.common import as_group
 
 Call: TypeAlias = Callable[[], np.ndarray]
 #: How often each runner is measured at least.
@@ -257,20 +258,10 @@ def ratio(found: Mapping[str, Result], runner: str = "ONNX Runtime") -> float:
 @click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
 @click.option("--runner", metavar="NAME", multiple=True, type=click.Choice([*RUNNERS]), help="Only this; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def main(
-    model: tuple[str, ...],
-    target: str,
-    threads: int,
-    seconds: float,
-    expansions: int,
-    time_limit: float | None,
-    jobs: int,
-    db: str,
-    runner: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@as_group(Options, "options")
+def main(model: tuple[str, ...], options: Options, seconds: float, runner: tuple[str, ...], as_json: bool) -> None:
     """Time models in turn with other runners."""
-    console, options = Console(stderr=as_json, width=160), Options(target, threads, expansions, time_limit, jobs, db)
+    console = Console(stderr=as_json, width=160)
     results: list[Result] = []
     for one in model or NAMES:
         results += measure(Path(one).stem, str(file_of(one)), options, seconds, runner or RUNNERS)

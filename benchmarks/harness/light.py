@@ -72,29 +72,30 @@ def torch_function(graph: Graph) -> Callable[..., Any]:
     import torch  # pyright: ignore[reportMissingImports]
     from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
-    def windowed(node: Node) -> dict[str, Any]:
+    def windowed(node: Node, image: Any, value: float) -> tuple[Any, dict[str, Any]]:
+        """Return an image with a border that torch's windows cannot have, and the parameters of these."""
         given: dict[str, Any] = {**node.parameters}
-        count = len(given["padding"]) // 2
-        low, high = given["padding"][:count], given["padding"][count:]
-        return {**given, "padding": low, "border": None if low == high else (low, high)}
+        padding = given["padding"]
+        low, high = padding[: len(padding) // 2], padding[len(padding) // 2 :]
+        if low == high:
+            return image, {**given, "padding": low}
+        sizes = [size for pair in zip(reversed(low), reversed(high), strict=True) for size in pair]
+        return functional.pad(image, sizes, value=value), {**given, "padding": 0}
 
     def conv(node: Node, image: Any, filters: Any) -> Any:
-        given = windowed(node)
-        image, given["padding"] = _bordered(functional, image, given, 0.0)
-        return functional.conv2d(
-            image, filters, None, given["stride"], given["padding"], given["dilation"], node.groups
-        )
+        image, given = windowed(node, image, 0.0)
+        shape = given["stride"], given["padding"], given["dilation"], node.groups
+        return functional.conv2d(image, filters, None, *shape)
 
     def max_pool(node: Node, image: Any) -> Any:
-        given = windowed(node)
-        image, padding = _bordered(functional, image, given, -math.inf)
-        return functional.max_pool2d(image, given["window"], given["stride"], padding)
+        image, given = windowed(node, image, -math.inf)
+        return functional.max_pool2d(image, given["window"], given["stride"], given["padding"])
 
     def mean_pool(node: Node, image: Any) -> Any:
-        given = windowed(node)
+        image, given = windowed(node, image, 0.0)
         counted = bool(given.get("count_include_pad"))
-        image, padding = _bordered(functional, image, given, 0.0)
-        return functional.avg_pool2d(image, given["window"], given["stride"], padding, count_include_pad=counted)
+        shape = given["window"], given["stride"], given["padding"]
+        return functional.avg_pool2d(image, *shape, count_include_pad=counted)
 
     def norm(node: Node, image: Any) -> Any:
         alpha, beta, k = (float(node.parameters[one]) for one in ("alpha", "beta", "k"))  # type: ignore[arg-type]
@@ -143,13 +144,3 @@ def torch_function(graph: Graph) -> Callable[..., Any]:
         return found[graph.outputs[0]]
 
     return call
-
-
-def _bordered(functional: Any, image: Any, given: dict[str, Any], value: float) -> tuple[Any, Any]:
-    """Return an image with the border that torch cannot add itself, and the padding that it can."""
-    border = given.pop("border")
-    if border is None:
-        return image, given["padding"]
-    low, high = border
-    sizes = [size for pair in zip(reversed(low), reversed(high), strict=True) for size in pair]
-    return functional.pad(image, sizes, value=value), 0
