@@ -8,7 +8,6 @@ from morello.api.goals import Goal
 from morello.frontend.specfile import show_spec
 from morello.kernels.target import Target
 from morello.models.model import PlannedModel
-from morello.models.solve import work_of
 
 #: The most layers that a comment lists.
 _MOST = 8
@@ -17,13 +16,13 @@ _MOST = 8
 def rows_of(model: PlannedModel, target: Target) -> list[tuple[str, str, str, int, float]]:
     """Return name, first layer, Spec in short, calls, and share of the floating-point operations of each kernel."""
     layers = _layers(model)
-    goals = [*model.goals[target].items()]
-    weights = work_of([one for text, one in goals for _ in layers[text]])
-    shares, rows = iter(weights), list[tuple[str, str, str, int, float]]()
-    for text, one in goals:
-        share = sum(next(shares) for _ in layers[text])
-        rows.append((one.name, layers[text][0], one.spec.logical.short(), len(layers[text]), share))
-    return rows
+    goals = model.goals[target].items()
+    work = {text: len(layers[text]) * one.spec.logical.flops for text, one in goals}
+    total = sum(work.values()) or 1
+    return [
+        (one.name, layers[text][0], one.spec.logical.short(), len(layers[text]), work[text] / total)
+        for text, one in goals
+    ]
 
 
 def spec_file_of(model: PlannedModel, target: Target) -> str:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from morello.errors import MorelloError
@@ -51,15 +52,13 @@ def from_torch(
     return graph_of(model, name, dims or {}, name)
 
 
-class _quiet:
-    """Suppresses the messages of a logger below errors."""
-
-    def __init__(self, name: str):
-        self._logger = logging.getLogger(name)
-
-    def __enter__(self) -> None:
-        self._level = self._logger.level
-        self._logger.setLevel(logging.ERROR)
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.setLevel(self._level)
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Suppress the messages of a logger below errors."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

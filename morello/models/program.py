@@ -282,4 +282,4 @@ def _bordered(image: Image | None) -> bool:
 
 
 def _comment(text: str) -> str:
-    return re.sub(r"[^\w ./:+=\[\](),-]", "?", text).replace("*/", "? ")[:120]
+    return re.sub(r"[^\w ./:+=\[\](),-]", "?", text)[:120]

@@ -9,77 +9,38 @@ from morello.ir.dtypes import BOOL
 from morello.ir.ops.base import Value
 from morello.models.building import Builder, Source, Unsupported, translates
 
-_SAME = {
-    "Relu": "Relu",
-    "Sigmoid": "Sigmoid",
-    "Tanh": "Tanh",
-    "Exp": "Exp",
-    "Log": "Log",
-    "Sqrt": "Sqrt",
-    "Abs": "Abs",
-    "Neg": "Neg",
-    "Round": "Round",
-    "Floor": "Floor",
-    "Ceil": "Ceil",
-    "Erf": "Erf",
-    "Sin": "Sin",
-    "Cos": "Cos",
-    "Softplus": "Softplus",
-    "Mish": "Mish",
-    "HardSwish": "HardSwish",
-    "Reciprocal": "Reciprocal",
-    "Not": "Not",
-}
-#: Functions with one parameter: the operation and its parameter, the attribute and its default.
-_WITH_PARAMETER = {
-    "LeakyRelu": ("LeakyRelu", "by", "alpha", 0.01),
-    "Elu": ("Elu", "by", "alpha", 1.0),
-}
-_BINARY = {
-    "Add": "Add",
-    "Sub": "Sub",
-    "Mul": "Mul",
-    "Div": "Div",
-    "Max": "Maximum",
-    "Min": "Minimum",
-    "Sum": "Add",
-    "Less": "Less",
-    "LessOrEqual": "LessEqual",
-    "Greater": "Greater",
-    "GreaterOrEqual": "GreaterEqual",
-    "Equal": "Equal",
-    "And": "And",
-    "Or": "Or",
-    "Xor": "Xor",
-}
+#: Functions of one tensor, and of two or more, that the language has by the same names.
+_UNARY = ["Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Round", "Floor", "Ceil", "Erf", "Sin", "Cos"]
+_UNARY += ["Softplus", "Mish", "HardSwish", "Reciprocal", "Not"]
+_BINARY = ["Add", "Sub", "Mul", "Div", "Less", "Greater", "Equal", "And", "Or", "Xor"]
+#: Those of two or more that it has by others.
+_RENAMED = {"Max": "Maximum", "Min": "Minimum", "Sum": "Add"}
+_RENAMED |= {"LessOrEqual": "LessEqual", "GreaterOrEqual": "GreaterEqual"}
+#: The defaults of `alpha`.
+_ALPHA = {"LeakyRelu": 0.01, "Elu": 1.0}
 #: Powers that are other functions.
 _POWERS = {0.5: "Sqrt", -0.5: "Rsqrt", -1.0: "Reciprocal"}
 
 
-def _unary(op: str, make: Builder, node: Source) -> None:
-    make.node(op, node.inputs[0], to=node.outputs[0])
+@translates(*_UNARY)
+def _unary(make: Builder, node: Source) -> None:
+    make.node(node.op, node.inputs[0], to=node.outputs[0])
 
 
-def _binary(op: str, make: Builder, node: Source) -> None:
+@translates(*_BINARY, *_RENAMED)
+def _binary(make: Builder, node: Source) -> None:
     """Translate a function of two tensors, or of several one after another."""
-    *first, last = node.inputs
+    op, (*first, last) = _RENAMED.get(node.op, node.op), node.inputs
     if first:
         make.node(op, reduce(partial(make.node, op), first), last, to=node.outputs[0])
     else:
         make.reshape(last, make.shape(last), node.outputs[0])
 
 
-for _name, _op in _SAME.items():
-    translates(_name)(partial(_unary, _op))
-for _name, _op in _BINARY.items():
-    translates(_name)(partial(_binary, _op))
-
-
-@translates(*_WITH_PARAMETER)
-def _with_parameter(make: Builder, node: Source) -> None:
-    op, parameter, attribute, default = _WITH_PARAMETER[node.op]
-    given = {parameter: float(node.get(attribute, default))}
-    make.node(op, node.inputs[0], to=node.outputs[0], given=given)
+@translates(*_ALPHA)
+def _with_alpha(make: Builder, node: Source) -> None:
+    given = {"by": float(node.get("alpha", _ALPHA[node.op]))}
+    make.node(node.op, node.inputs[0], to=node.outputs[0], given=given)
 
 
 @translates("Selu")
