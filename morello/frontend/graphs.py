@@ -24,7 +24,7 @@ from morello.frontend.syntax import (
     span,
 )
 from morello.ir.ops import Arranged, Operation, arranged
-from morello.ir.ops.base import Value
+from morello.ir.ops.base import KnownShapes, Parameters, Value
 from morello.ir.ops.constants import Constants
 from morello.ir.ops.named_graphs import NAMED_GRAPHS, NamedGraph, expanded
 from morello.ir.ops.wiring import chained, names_of, ranks_of
@@ -63,11 +63,7 @@ class Configurable(Protocol):
     @property
     def parameters(self) -> tuple[str, ...]: ...
     def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-        /,
+        self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = (), /
     ) -> Self: ...
 
 
@@ -75,11 +71,7 @@ C = TypeVar("C", bound=Configurable)
 
 
 def configured(
-    source: Source,
-    op: C,
-    node: OperationNode,
-    shape: Sequence[int] | None = None,
-    operands: Sequence[Sequence[int] | None] = (),
+    source: Source, op: C, node: OperationNode, shape: Sequence[int] | None = None, operands: KnownShapes = ()
 ) -> C:
     """Return the operation with the parameters of the text, if it has any.
 

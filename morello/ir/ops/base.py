@@ -273,12 +273,7 @@ class Operation(ABC):
         """Return the names of the parameters that `configured` takes."""
         return tuple(field.name for field in self._parameters())
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         """Return the operation with these parameters, by name. Raises SpecError for an unknown one.
 
         Parameters may follow from sizes: from `shape`, the iteration sizes, or from the shapes of the read `operands`,
@@ -371,7 +366,10 @@ class ErrorAnalysis(Generic[OperationT]):
 
 
 #: Values of parameters: `stride=2`, `by=0.5`, `form=tanh`, `over=[0, 1]`, or just `saturating`.
-Value = int | float | str | bool | tuple[int, ...]
+Value: TypeAlias = int | float | str | bool | tuple[int, ...]
+#: Parameters by name, and the shapes of operands as far as they are known.
+Parameters: TypeAlias = Mapping[str, Value]
+KnownShapes: TypeAlias = Sequence[Sequence[int] | None]
 PARAMETER = "parameter"
 _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "written alone", tuple: "a list of numbers"}
 

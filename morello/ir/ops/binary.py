@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
@@ -14,10 +14,11 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.base import (
     Arrays,
     ErrorAnalysis,
+    KnownShapes,
     Operand,
     Operation,
+    Parameters,
     Shape,
-    Value,
     flattened,
     memoized,
     parameter,
@@ -50,9 +51,7 @@ def missing_dims(op: Operation, names: Sequence[str], shape: Shape) -> SpecError
     return None
 
 
-def repeated(
-    given: Mapping[str, Value], names: Sequence[str], operands: Sequence[Sequence[int] | None]
-) -> Mapping[str, Value]:
+def repeated(given: Parameters, names: Sequence[str], operands: KnownShapes) -> Parameters:
     """Return parameters with the dimensions along which operands of these shapes are repeated, as numpy repeats them.
 
     `names` are the parameters for each operand. Nothing is added to some that are given, or without all shapes.
@@ -80,12 +79,7 @@ class Binary(AnyRank):
     over: tuple[int, ...] = over_dims()
     over_lhs: tuple[int, ...] = over_dims()
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         return super().configured(repeated(given, ("over_lhs", "over"), operands), shape, operands)
 
     @memoized

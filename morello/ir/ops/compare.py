@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Self
 
 import attrs
@@ -12,10 +12,11 @@ from morello.errors import SpecError
 from morello.ir.dtypes import BOOL, DType
 from morello.ir.ops.base import (
     Arrays,
+    KnownShapes,
     Operand,
     Operation,
+    Parameters,
     Shape,
-    Value,
     flattened,
     memoized,
     source_and_output,
@@ -148,12 +149,7 @@ class Where(AnyRank):
     over_lhs: tuple[int, ...] = over_dims()
     over_condition: tuple[int, ...] = over_dims()
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         given = repeated(given, ("over_condition", "over_lhs", "over"), operands)
         return super().configured(given, shape, operands)
 

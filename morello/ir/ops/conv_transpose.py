@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -13,11 +13,12 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.base import (
     Arrays,
     ErrorAnalysis,
+    KnownShapes,
     Operand,
     Operation,
+    Parameters,
     SearchHints,
     Shape,
-    Value,
     memoized,
     operand,
 )
@@ -67,12 +68,7 @@ class ConvTranspose(Accumulating, Windows):
         """Return the names of the parameters, and `output`, which determines padding."""
         return (*super().parameters[:-1], "output")
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         """Return the operation with these parameters; `output` gives the rows and columns of the output.
 
         Padding below and to the right is then set so that the output has this size.

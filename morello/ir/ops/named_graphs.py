@@ -10,7 +10,7 @@ from typing import Protocol
 import attrs
 
 from morello.errors import SpecError
-from morello.ir.ops.base import Operand, Operation, Value
+from morello.ir.ops.base import KnownShapes, Operand, Operation, Parameters, Value
 from morello.ir.ops.binary import Add, Mul, Sub
 from morello.ir.ops.causal import CausalMask
 from morello.ir.ops.compose import Arranged, Compose, ComposeStage, arranged
@@ -120,10 +120,7 @@ class NamedGraph:
         return sizes
 
     def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
+        self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()
     ) -> NamedGraph:
         """Return the graph with these parameters. Raises SpecError for other values than a parameter takes."""
         values = dict(self.values)
@@ -156,10 +153,7 @@ class _Attention(NamedGraph):
     """
 
     def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
+        self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()
     ) -> NamedGraph:
         if "scale" not in given:
             q, k, *_ = (*operands, None, None)

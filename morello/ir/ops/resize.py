@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Self, get_args
 
 import attrs
@@ -10,7 +10,17 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, Value, operand, parameter
+from morello.ir.ops.base import (
+    Arrays,
+    KnownShapes,
+    Operand,
+    Operation,
+    Parameters,
+    SearchHints,
+    Shape,
+    operand,
+    parameter,
+)
 from morello.ir.ops.common import ErrorsOfSums, convertible, floats_only
 
 Mode = Literal["nearest", "linear"]
@@ -65,12 +75,7 @@ class Resize(Operation):
     def dims(self, rank: int) -> tuple[str, ...]:
         return ("b", "c", "h", "w")
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         """Return the operation with these parameters; without `image`, of the size of the operand, if it is known."""
         if "image" not in given and operands and (known := operands[0]) is not None:
             given = {**given, "image": tuple(known[-2:])}

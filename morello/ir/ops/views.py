@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, ClassVar, Self
 
@@ -11,7 +11,18 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, SearchHints, Shape, Value, operand, parameter
+from morello.ir.ops.base import (
+    Arrays,
+    ErrorAnalysis,
+    KnownShapes,
+    Operand,
+    Operation,
+    Parameters,
+    SearchHints,
+    Shape,
+    operand,
+    parameter,
+)
 from morello.ir.ops.common import Along, AnyRank, CopyErrors, as_type, convertible
 
 #: Concat has at most this number of inputs.
@@ -97,12 +108,7 @@ class Slice(ViewedCopy, AnyRank):
         """Return the names of the parameters; `stop` and `of`, the shape of src, determine `rest`."""
         return (*super().parameters, "stop", "of")
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         """Return the slice with these parameters.
 
         `of` is the shape of src, which in a Compose follows from its operand; `stop` are the first indices that are not
@@ -186,12 +192,7 @@ class Concat(ViewedCopy, Along):
 
     sizes: tuple[int, ...] = parameter(tuple, default=(1, 1), validator=_check_sizes)
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         """Return the operation with these parameters; without `sizes`, those of the operands, if all are known."""
         op = super().configured(given, shape, operands)
         known = [one for one in operands if one is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import ClassVar, Self, TypeGuard
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, Shape, Value, parameter
+from morello.ir.ops.base import KnownShapes, Operand, Operation, Parameters, Shape, Value, parameter
 
 Sizes = int | tuple[int, ...]
 #: The names of the axes of windows, and of the sides of an image. Operations with fewer axes have the last ones.
@@ -115,12 +115,7 @@ class Windows(Operation):
         """Return the names of the parameters, and `image`, which determines padding."""
         return (*super().parameters, "image")
 
-    def configured(
-        self,
-        given: Mapping[str, Value],
-        shape: Sequence[int] | None = None,
-        operands: Sequence[Sequence[int] | None] = (),
-    ) -> Self:
+    def configured(self, given: Parameters, shape: Sequence[int] | None = None, operands: KnownShapes = ()) -> Self:
         """Return the operation with these parameters; `image` gives the rows and columns of the image.
 
         With an image, padding below and to the right is set so that the image fits the output exactly. The output's
@@ -139,9 +134,7 @@ class Windows(Operation):
             op, image = op._same(image, shape, operands)
         return op if image is None else op._on_image(image, shape, operands)
 
-    def _same(
-        self, image: Value | None, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]
-    ) -> tuple[Self, Value]:
+    def _same(self, image: Value | None, shape: Sequence[int] | None, operands: KnownShapes) -> tuple[Self, Value]:
         """Return the operation with the padding "same", and the image.
 
         Without an image, it is that of the operands, or the output's size times the stride.
@@ -159,7 +152,7 @@ class Windows(Operation):
     def _is_image(self, image: Value) -> TypeGuard[int | tuple[int, ...]]:
         return type(image) is int or (isinstance(image, tuple) and len(image) == self.axes)
 
-    def _on_image(self, image: Value, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]) -> Self:
+    def _on_image(self, image: Value, shape: Sequence[int] | None, operands: KnownShapes) -> Self:
         sizes = _each(image, self.axes) if self._is_image(image) else (0,)
         if min(sizes) < 1:
             raise SpecError(
@@ -177,7 +170,7 @@ class Windows(Operation):
         self._check_ends(sizes, ends)
         return attrs.evolve(self, padding=(*before, *ends))
 
-    def _made(self, image: Sequence[int], operands: Sequence[Sequence[int] | None]) -> tuple[int, ...]:
+    def _made(self, image: Sequence[int], operands: KnownShapes) -> tuple[int, ...]:
         """Return rows and columns of the output, rounded down, and of the filters."""
         n, (given, filters) = self.axes, (*operands, None, None)[:2]
         if given is not None and tuple(given[-n:]) != tuple(image):
