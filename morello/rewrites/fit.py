@@ -83,8 +83,8 @@ class ExactFit(Rewrite):
             ranges[self.dim] = TileRange(start, size, trips)
             bodies.append(LoopBody(tuple(ranges)))
             start = start + size * trips
-        for case in cases_within(inside, body_cases(batch, bodies, self, target)):
-            yield RewriteCase(case.cells, in_parallel(case.expansion, target)) if self.parallel else case
+        loops = cases_within(inside, body_cases(batch, bodies, self, target))
+        yield from in_parallel(loops, target) if self.parallel else loops
 
     def supports_level(self, level: MemoryLevel) -> bool:
         # Registers belong to one thread.

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Expansion, Loop, Part, TileRange
+from morello.ir.impl import Loop, Part, TileRange
 from morello.ir.numbers import CellIndices, Mask, Num, ceil_div, choose, product, take
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
@@ -85,8 +85,8 @@ class Tile(Rewrite):
             yield from loop_cases(logical, sizes, self, target)
             return
         inside = masked(None, check_parallel(self, logical, sizes, target))
-        for case in cases_within(inside, loop_cases(select_cells(logical, inside), sizes, self, target)):
-            yield RewriteCase(case.cells, in_parallel(case.expansion, target))
+        loops = loop_cases(select_cells(logical, inside), sizes, self, target)
+        yield from in_parallel(cases_within(inside, loops), target)
 
 
 def check_parallel(step: Rewrite, logical: LogicalSpec, sizes: Sequence[Num], target: Machine) -> Mask:
@@ -112,19 +112,20 @@ def check_parallel(step: Rewrite, logical: LogicalSpec, sizes: Sequence[Num], ta
     return valid
 
 
-def in_parallel(loop: Expansion, target: Machine) -> Expansion:
-    """Return the same loop with each main body shared by the target's threads; boundary tiles follow serially."""
-    assert isinstance(loop, Loop)
-    parts = [
-        attrs.evolve(
-            part,
-            logical=attrs.evolve(part.logical, serial=True),
-            times=ceil_div(part.times, target.weights.threads) if part.role == "body" else part.times,
-        )
-        for part in loop.parts
-    ]
-    bodies = sum(part.role == "body" for part in parts)
-    return attrs.evolve(loop, cost=bodies * target.weights.sync, parts=tuple(parts), parallel=True)
+def in_parallel(loops: Iterator[RewriteCase], target: Machine) -> Iterator[RewriteCase]:
+    """Yield the same loops with each main body shared by the target's threads; boundary tiles follow serially."""
+    for case in loops:
+        assert isinstance(case.expansion, Loop)
+        parts = [
+            attrs.evolve(
+                part,
+                logical=attrs.evolve(part.logical, serial=True),
+                times=ceil_div(part.times, target.weights.threads) if part.role == "body" else part.times,
+            )
+            for part in case.expansion.parts
+        ]
+        cost = sum(part.role == "body" for part in parts) * target.weights.sync
+        yield RewriteCase(case.cells, attrs.evolve(case.expansion, cost=cost, parts=tuple(parts), parallel=True))
 
 
 def searched(logical: LogicalSpec, target: Target) -> list[int]:
