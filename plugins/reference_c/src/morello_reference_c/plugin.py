@@ -69,7 +69,9 @@ def _kernel(op: Operation, name: str | None = None) -> Microkernel:
     def same(logical: LogicalSpec) -> bool:
         return logical.op.name == op.name
 
-    return Microkernel(name=name or op.name, op=type(op), operands=patterns, cost=_cost, emit=_emit, when=same)
+    return Microkernel(
+        name=name or op.name, op=type(op), examples=(op,), operands=patterns, cost=_cost, emit=_emit, when=same
+    )
 
 
 @hookimpl
