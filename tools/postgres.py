@@ -111,11 +111,6 @@ class Server:
         if (self.folder / "data" / "postmaster.pid").exists():
             self.run("pg_ctl", "stop", "-m", "immediate", "-D", str(self.folder / "data"))
 
-    def restart(self) -> None:
-        """Start it again, running or not; it recovers what was committed."""
-        self.stop()
-        self.start()
-
     def kill9(self) -> None:
         """Kill all of its processes at once."""
         lock = self.folder / "data" / "postmaster.pid"

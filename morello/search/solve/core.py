@@ -12,8 +12,8 @@ from morello.errors import MorelloError, PluginError
 from morello.search.arrays import Floats, Ints
 from morello.search.structs import Pointer, Structs
 
-#: In place of a chosen step: none, and the program of an earlier search.
-NOT_CHOSEN, RECALLED = -1, -2
+#: In place of a chosen step: the program of an earlier search.
+RECALLED = -2
 #: Turns of search between two returns to Python: some 0.1 ms.
 QUOTA = 256
 
