@@ -47,20 +47,13 @@ _LINES = {
 }
 
 
-def new_target(
-    name: str,
-    folder: str | Path = ".",
-    *,
-    base: str | None = None,
-    triple: str = "",
-    registry: Registry | None = None,
-) -> list[Path]:
+def new_target(name: str, folder: str | Path = ".", *, base: str | None = None, triple: str = "") -> list[Path]:
     """Write the distribution of a target into a new folder called `name` in `folder`. Return its files.
 
     It is a small target in plain C, or one that derives from `base`; `triple` is the platform of another machine, such
     as `aarch64-linux-musl`. Raises MorelloError for a name that is taken or no identifier, or a folder that exists.
     """
-    registry = registry or installed()
+    registry = installed()
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii() or name != name.lower():
         raise MorelloError(
             f"{name!r} is no name of a target", "it is a Python identifier in lower case, such as my_cpu"

@@ -96,9 +96,9 @@ def parse_signed(text: str, target: Target, filename: str = "<text>") -> tuple[S
     return read_signed(source, target, syntax.parse_spec(source))
 
 
-def parse_sized(text: str, target: Target, filename: str = "<text>") -> tuple[Spec, Signature | None, Sizes | None]:
+def parse_sized(text: str, target: Target) -> tuple[Spec, Signature | None, Sizes | None]:
     """Read a single Spec that may have a size of run time, see `read_sized`. Raises SourceError."""
-    source = Source(filename, text)
+    source = Source("<text>", text)
     return read_sized(source, target, syntax.parse_spec(source))
 
 

@@ -52,9 +52,9 @@ LEAVE_OUT = "leave it out; `synthesize` finds steps that apply"
 Atom = int | tuple[int, ...] | Word | Vector | Layout
 
 
-def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTHING, many: bool = False) -> Any:
+def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTHING) -> Any:
     """Declare an argument of a step, of these types of atoms; it is written after `keyword` if it has one."""
-    return attrs.field(default=default, metadata={"kinds": kinds, "keyword": keyword, "many": many})
+    return attrs.field(default=default, metadata={"kinds": kinds, "keyword": keyword})
 
 
 @attrs.frozen

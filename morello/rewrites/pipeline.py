@@ -60,7 +60,6 @@ class Stage:
     shape: tuple[Num, ...]
     args: tuple[int, ...]
     dim_maps: tuple[DimMap, ...] | None = None
-    role: str = "body"
 
 
 @attrs.frozen
@@ -202,7 +201,7 @@ def _pipeline(
         if stage.dim_maps is not None:
             below = tuple(state.under(dim_map) for state, dim_map in zip(below, stage.dim_maps, strict=True))
         made = LogicalSpec(stage.op, stage.shape, below, logical.serial)
-        parts.append(Part(made, stage.args, 1, live, role=stage.role, dim_maps=stage.dim_maps))
+        parts.append(Part(made, stage.args, 1, live, dim_maps=stage.dim_maps))
     if not fresh:
         return Sequential(step, 0, target.nothing(), tuple(parts))
     cost = 0 if plan.free else sum((target.move_cost(tensor) for tensor in fresh), 0)

@@ -94,12 +94,7 @@ def default_sanitizers(compiler: Compiler, runner: Runner | None = None) -> str:
 
 
 def run_sanitized(
-    program: Program,
-    spec: Spec,
-    arrays: Sequence[np.ndarray],
-    compiler: Compiler,
-    sanitizers: str = "",
-    runner: Runner | None = None,
+    program: Program, spec: Spec, arrays: Sequence[np.ndarray], compiler: Compiler, sanitizers: str = ""
 ) -> list[np.ndarray]:
     """Call `program` on copies of `arrays`, see `Job`, and return the written ones.
 
@@ -107,7 +102,7 @@ def run_sanitized(
     they are those of `default_sanitizers`. Raises VerificationError with the sanitizers' report, ArgumentError for
     arrays that do not fit, ToolchainError where the compiler fails or has no sanitizers.
     """
-    (result,) = run_all_sanitized([Job(program, spec, arrays)], compiler, sanitizers, runner)
+    (result,) = run_all_sanitized([Job(program, spec, arrays)], compiler, sanitizers)
     if isinstance(result, VerificationError):
         raise result
     return result

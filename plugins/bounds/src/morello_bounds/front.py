@@ -31,7 +31,6 @@ from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine
 from morello.kernels.microkernel import Combined, CostPart, Microkernel
 from morello.kernels.target import Target
-from morello.progress import Listener
 from morello.schedule import Position, apply, schedule_of
 from morello.search.budget import SearchBudget
 
@@ -57,18 +56,16 @@ class FrontPoint:
         return self.compute + self.memory
 
 
-def front(
-    goal: Goal, db: DatabaseLike = None, budget: SearchBudget | None = None, progress: Listener = None
-) -> list[FrontPoint]:
+def front(goal: Goal, db: DatabaseLike = None, budget: SearchBudget | None = None) -> list[FrontPoint]:
     """Return the points found among the programs that a goal's schedule allows, the least computing first.
 
-    `db` serves the search for the least cost; the other arguments are those of `Goal.synthesize`. Raises MorelloError
-    for a search that ends without a proof.
+    `db` serves the search for the least cost; `budget` is that of `Goal.synthesize`. Raises MorelloError for a search
+    that ends without a proof.
     """
     found: dict[Pair, FrontPoint] = {}
 
     def add(weights: Pair) -> None:
-        impl = _replayed(_cheapest(goal, weights, db, budget, progress), goal.target)
+        impl = _replayed(_cheapest(goal, weights, db, budget), goal.target)
         point = compute, memory = costs_of(impl, goal.target)
         made = attrs.evolve(goal, position=Position(impl), before_search=goal.scheduled)
         found.setdefault(point, FrontPoint(made, compute, memory))
@@ -164,13 +161,13 @@ def _weights(left: Pair, right: Pair) -> Pair:
     return compute // shared, memory // shared
 
 
-def _cheapest(goal: Goal, weights: Pair, db: DatabaseLike, budget: SearchBudget | None, progress: Listener) -> Impl:
+def _cheapest(goal: Goal, weights: Pair, db: DatabaseLike, budget: SearchBudget | None) -> Impl:
     """Return the program with the least weighted sum of costs. Raises MorelloError without a proof."""
     compute, memory = weights
     target, store = (goal.target, db) if compute == memory else (weighted(goal.target, *weights), False)
     position = Position(_replayed(goal.scheduled, target))
     open_goal = Goal(goal.name, goal.spec, target, position, Searches(target), signature=goal.signature)
-    found = open_goal.synthesize(store, progress, budget)
+    found = open_goal.synthesize(store, budget=budget)
     if found.low < cost_and_peak(found.impl).cost:
         raise MorelloError(
             f"{goal.name}: of {compute} · compute + {memory} · memory, search did not prove the least: {found.proof}",

@@ -57,14 +57,13 @@ def assign_factors(
     threads: int = 1,
     free: frozenset[int] = frozenset(),
     kept: frozenset[int] = frozenset(),
-    nodes: int = _NODES,
 ) -> FactorAssignment | None:
     """Return the best tiles found within the limit of nodes, if any, for `capacities` of levels, fastest first.
 
     Each level has bytes for each array; None for an array in a faster level. Threads share tiles of the loops `free`;
     loops `kept` are not tiled.
     """
-    return _FactorProgram(nest, capacities, threads, free, kept).solved(nodes)
+    return _FactorProgram(nest, capacities, threads, free, kept).solved()
 
 
 @attrs.define
@@ -84,7 +83,7 @@ class _FactorProgram:
     #: For each level and array, the logarithms of the loops that load it.
     loads: list[list[Sum]] = attrs.Factory(list[list[Sum]])
 
-    def solved(self, nodes: int) -> FactorAssignment | None:
+    def solved(self) -> FactorAssignment | None:
         self._assign()
         self._order()
         for level, capacity in enumerate(self.capacities):
@@ -92,7 +91,7 @@ class _FactorProgram:
         for loop in self.loops:
             self.program.charge(self.logs[-1][loop], _SHARED)
             self.program.charge(self.logs[0][loop], _FIRST * (1 - loop / len(self.nest.sizes)))
-        found = self.program.solve(nodes)
+        found = self.program.solve(_NODES)
         return None if found is None else self._read(found)
 
     @property
