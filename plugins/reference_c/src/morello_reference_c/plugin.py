@@ -41,8 +41,12 @@ class BufferizeAll(Bufferize):
         yield from (step for step in super().steps(logical, target) if not step.at)
 
 
-#: Those with other numbers of inputs than the plain one.
-_OTHER_CONCATS = [Concat(sizes=(1,) * count) for count in range(1, MOST_INPUTS + 1) if count != len(Concat().sizes)]
+#: Those with other numbers of inputs than the plain one, all to one size of the output.
+_OTHER_CONCATS = [
+    Concat(sizes=(*(1,) * (count - 1), MOST_INPUTS + 1 - count))
+    for count in range(1, MOST_INPUTS + 1)
+    if count != len(Concat().sizes)
+]
 
 
 def _layouts(dtype: DType, rank: int) -> list[Layout]:
