@@ -82,10 +82,11 @@ def test_padding_is_left_out(plugin: TargetPlugin, compiler: Compiler) -> None:
         "GroupedConv[padding=2]": ("1×5×1×1×1×1×5×5", "1×2×1×1×3×16×5×5"),
         # Rows and columns of the output that see padding alone.
         "GroupedConv[padding=3]": ("1×16×1×1×9×9×2×2", "1×2×1×1×8×23×2×2"),
-        "GroupedConv": ("1×2×1×1×6×33×3×3",),
+        # The first are by blocks of channels: several, or a single one.
+        "GroupedConv": ("1×70×1×1×3×20×3×3", "1×2×1×1×6×33×3×3"),
         # Vectors of every other pixel on either side of those that are loaded.
         "GroupedConv[stride=2, padding=3]": ("1×2×1×1×3×50×7×7",),
-        "GroupedConv[stride=2]": ("1×2×1×1×3×37×3×3",),
+        "GroupedConv[stride=2]": ("1×35×1×1×3×9×3×3", "1×2×1×1×3×37×3×3"),
     }
     chosen: dict[str, str] = {}
     for op, shapes in cases.items():

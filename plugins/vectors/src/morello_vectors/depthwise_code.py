@@ -1,8 +1,9 @@
 """The C of depthwise convolutions: loops over rounds, which compute a few rows and columns of the output.
 
 A round loads each pixel once and multiplies it for all outputs that use it. The last round of an axis overlaps the one
-before it. Padding is neither stored nor loaded: rounds whose columns reach into it are lines of their own, and rows of
-the image are skipped where they lie in it.
+before it. If L1 would lose lines of the image before their next vector of channels, a few vectors take turns in each
+round. Padding is neither stored nor loaded: rounds whose columns reach into it are lines of their own, and rows of the
+image are skipped where they lie in it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ from morello_vectors.value_graphs import ValueGraph
 #: Iteration dimensions of the convolution, and dimensions of images.
 B, G, H, W, FH, FW = 0, 1, 4, 5, 6, 7
 GROUP, ROW, COLUMN = 1, 3, 4
-#: Names of variables in C.
-NAMES = ("at", "weight", "sum", "row", "pixel", *(f"{name}{turn}" for name in "bghw" for turn in ("", "_turn")))
+#: Axes of loops, and names of variables in C.
+_AXES = (*"bghw", "block")
+NAMES = ("at", "weight", "sum", "row", "pixel", *(f"{name}{turn}" for name in _AXES for turn in ("", "_turn")))
+#: Lines that L1 keeps of pixels 512 bytes apart, and channels of a block: four lines of f32.
+_KEPT, _BLOCK = 64, 64
 
 #: Places along axes, by their names: numbers, or variables of loops.
 Places = Mapping[str, IndexExpr]
@@ -80,7 +84,10 @@ class Printer:
         places = {name: as_index(Symbol(self.names[name]) if sizes[name] > step else 0) for name, step in steps.items()}
         hoisted = {entry: f"{self.names['weight']}_{entry}" for entry in others if self._is_of_channel(entry)}
         body = self._rounds(places, {**made, **hoisted})
-        for name in "hgb" if self.by_pixels else "ghb":
+        for name in ("block", "h", "b") if self._in_blocks else "hgb" if self.by_pixels else "ghb":
+            if name == "block":
+                body = self._loop(name, self._blocks, _BLOCK, body)
+                continue
             if name == "g":
                 body = [*_used(self._weights(places, hoisted), body), *body]
             body = self._loop(name, _starts(sizes[name], steps[name]), steps[name], body)
@@ -140,15 +147,31 @@ class Printer:
         strides = (one.stride(dims[name]) * place for name, place in places.items())
         return sum(strides, as_index(0))
 
-    def _loop(self, name: str, starts: Sequence[int], step: int, body: Sequence[str]) -> list[str]:
-        """Return a loop over the starts of rounds; its last turn overlaps the one before it if `step` requires it."""
+    @property
+    def _in_blocks(self) -> bool:
+        """Return True if a few vectors of channels take turns in each round, and share the lines of its pixels."""
+        op, width = self.graph.first, int(self.image.tensor.shape[COLUMN])
+        rows = (self.rows - 1) * op.strides[0] + (self.shape[FH] - 1) * op.dilations[0] + 1
+        return not self.by_pixels and self.shape[G] > self.values and rows * width > _KEPT
+
+    @property
+    def _blocks(self) -> Sequence[int]:
+        """Return where blocks of channels start."""
+        return range(0, self.shape[G], _BLOCK)
+
+    def _loop(self, name: str, starts: Sequence[int], step: int, body: Sequence[str], block: str = "") -> list[str]:
+        """Return a loop over the starts of rounds; its last turn overlaps the one before it if `step` requires it.
+
+        Of several blocks, `block` is the start of the one that it takes.
+        """
         if len(starts) == 1:
             return [*body]
         index, turn = self.names[name], self.names[f"{name}_turn"]
         end, last = starts[0] + step * len(starts), starts[-1]
         start = turn if last == end - step else f"{turn} < {last} ? {turn} : {last}"
+        within = f" && {turn} < {block} + {_BLOCK}" if block else ""
         return [
-            f"for (ptrdiff_t {turn} = {starts[0]}; {turn} < {end}; {turn} += {step}) {{",
+            f"for (ptrdiff_t {turn} = {block or starts[0]}; {turn} < {end}{within}; {turn} += {step}) {{",
             f"    const ptrdiff_t {index} = {start};",
             *(f"    {line}" for line in body),
             "}",
@@ -165,6 +188,10 @@ class Printer:
             for few in [run] if inside else [[one] for one in run]:
                 place = few[0] if len(few) == 1 else Symbol(self.names["w"])
                 body = [*self._round({**places, "w": as_index(place)}, few, made)]
+                if self._in_blocks:
+                    body = [*_used(self._weights(places, {}), body), *body]
+                    block = self.names["block"] if len(self._blocks) > 1 else ""
+                    body = self._loop("g", _starts(self.shape[G], self.values), self.values, body, block)
                 if len(few) > 1:
                     lines += self._loop("w", few, step, body)
                 else:
