@@ -29,7 +29,7 @@ from morello_vectors.conv import beside, plain
 from morello_vectors.lanes import splat
 from morello_vectors.multiply_add import ANY, Families, Lanes, MultiplyAdd, adds_of_f32, fit_sums, sums_type, widening
 from morello_vectors.register_tiles import besides_sums
-from morello_vectors.tile_code import Matrix, OuterLoop, TilePrinter
+from morello_vectors.tile_code import MANY_STEPS, Matrix, OuterLoop, TilePrinter, parts_of
 from morello_vectors.tile_cost import Taken, TileCycles, overlapping
 from morello_vectors.tile_tables import cycles_of
 from morello_vectors.value_graphs import ValueGraph, example, first_shape, value_graph
@@ -80,6 +80,12 @@ def _runs(op: Conv, w: int, fw: int, most: int) -> tuple[_Run, ...]:
         found.append(_Run(at, at + len([*alike]) * pixels, pixels, parts))
         at = found[-1].end
     return tuple(found)
+
+
+def _is_whole(pixels: int, used: int, vectors: int, most: int) -> bool:
+    """Return True if registers, for sums of `most` pixels, do not hold those of `used` pixels of a tile in parts."""
+    sums = used * vectors
+    return sums * int(parts_of(sums, MANY_STEPS)) + (pixels - used) * vectors > most * vectors
 
 
 def _parts(op: Conv, w: int, fw: int, start: int, end: int) -> tuple[_Part, ...]:
@@ -229,7 +235,8 @@ class _Printer:
         for (name, start), dtype in zip(starts.items(), lanes.types, strict=False):
             body.append(f"    const {dtype.c_name} *const {names[name]} = {start};")
         for part in run.parts:
-            body += [f"    {line}" for line in self._part(part, sums[part.first : part.end])]
+            whole = _is_whole(run.pixels, part.end - part.first, vectors, self.most)
+            body += [f"    {line}" for line in self._part(part, sums[part.first : part.end], whole)]
         if not run.parts:
             # All of the filter's columns lie in the padding.
             body.append(f"    (void){names['line']}, (void){names['row']};")
@@ -255,7 +262,7 @@ class _Printer:
             yield from graph.lines(site, lanes.values, made)
             yield f"{own[vector]} = {made[~0]};"
 
-    def _part(self, part: _Part, sums: Sequence[Sequence[str]]) -> Iterator[str]:
+    def _part(self, part: _Part, sums: Sequence[Sequence[str]], whole: bool) -> Iterator[str]:
         """Yield the lines that add to sums the products with some columns of a row of the filter."""
         site, lanes, op, taken = self.site, self.lanes, self._graph.first, self.lanes.adds.taken
         image, filters, _ = self._operands
@@ -275,6 +282,7 @@ class _Printer:
             fresh=site.fresh,
             overlap=overlap,
             rolled=True,
+            whole=whole,
             around=(outer,) if outer.count > 1 else (),
         )
         first = part.first * op.strides[1] + part.column * op.dilations[1] - op.pads[1]
@@ -345,7 +353,10 @@ class _Family:
                     around += run.tiles * rows * _LOOP
                     steps += count
                     pixels = part.end - part.first
-                    taken += count * (adds * cycles.step_of(pixels, vectors) + pixels * image + vectors * factors)
+                    step = cycles.step_of(pixels, vectors)
+                    if _is_whole(run.pixels, pixels, vectors, most):
+                        step = max(step, cycles.latency)
+                    taken += count * (adds * step + pixels * image + vectors * factors)
             return around, steps, taken
 
         sizes = *shape[_H:], ceil_div(filters, lanes.values), np.maximum(1, self._most(spec))

@@ -62,7 +62,8 @@ class TilePrinter:
 
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
     neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Rows of the left-hand side that
-    `overlap` share values, which each step reads anew. Loops that stay `rolled` load factors in each round. Steps are
+    `overlap` share values, which each step reads anew. Loops that stay `rolled` load factors in each round. Tiles that
+    are `whole` never keep sums in parts. Steps are
     repeated in the loops `around` them, outermost first. Of the steps `in_rounds`, only those in `span` count, if it is
     given. Sums are stored as the lines of `after` leave them; these are of a row, a column, the name of the vector of
     sums there, and C that loads as many values.
@@ -78,6 +79,7 @@ class TilePrinter:
     fetches: bool = False
     overlap: bool = False
     rolled: bool = False
+    whole: bool = False
     around: tuple[OuterLoop, ...] = ()
     span: Span | None = None
     after: Callable[[int, int, str, Callable[[str], str]], Iterator[str]] | None = None
@@ -176,7 +178,8 @@ class TilePrinter:
     @property
     def parts(self) -> int:
         """Return in how many parts sums are kept."""
-        return int(parts_of(self.rows * self.vectors, self.steps)) if self.lanes.adds.in_parts else 1
+        in_parts = self.lanes.adds.in_parts and not self.whole
+        return int(parts_of(self.rows * self.vectors, self.steps)) if in_parts else 1
 
     def _turns(
         self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]], around: Sequence[OuterLoop]
