@@ -9,7 +9,8 @@ import attrs
 
 from morello.api.goals import Goal
 from morello.errors import Inapplicable
-from morello.ir.impl import Impl, Leaf, Node, cost_and_peak
+from morello.ir.impl import Impl, Leaf, Node, StepLike, cost_and_peak
+from morello.ir.numbers import ceil_div
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -38,8 +39,8 @@ class _Loop:
 def shared(goal: Goal, threads: int) -> Goal:
     """Return a finished goal with the loops of its program that so many threads share at the least cost.
 
-    These are all loops but those inside one another, and new ones of a tile for each thread, around parts of the
-    program that fit such tiles. The goal stays as it is where none makes its program faster.
+    These are all loops but those inside one another, and new ones over equal tiles, around parts of the program that
+    fit such tiles. The goal stays as it is where none makes its program faster.
     """
     logical = goal.spec.logical
     if threads == 1 or not logical.serial:
@@ -63,23 +64,45 @@ def _best(impl: Impl, runs: int, target: Target) -> tuple[int, Mapping[int, _Loo
     """Return the cost that parallel loops save in all runs of a program, and these loops by the `id` of their nodes."""
     if not isinstance(impl, Node):
         return 0, {}
+    cost, threads = cost_and_peak(impl).cost, target.weights.threads
+    most = runs * (cost - ceil_div(cost, threads) - _STARTS * target.weights.sync)
+    if most <= 0:
+        return 0, {}
     parts = [*zip(impl.expansion.parts, impl.children, strict=True)]
     found = [_best(child, runs * int(part.times), target) for part, child in parts]
     below = sum(saved for saved, _ in found)
-    saved, own = max(_loops(impl, target), key=lambda one: one[0], default=(0, None))
+    saved, own = max(_loops(impl, target), key=lambda one: one[0], default=(0, None)) if most > below else (0, None)
     if own and runs * saved > below:
         return runs * saved, {id(impl): own}
     return below, {node: one for _, loops in found for node, one in loops.items()}
 
 
 def _loops(impl: Node, target: Target) -> Iterator[tuple[int, _Loop]]:
-    """Yield parallel loops for a node, with the cost that each saves."""
+    """Yield parallel loops for a node, with the cost that each saves: its own, and those over equal tiles.
+
+    These are the largest along a dimension that fit, and smaller ones of which no thread has as much.
+    """
+    step, shape = impl.expansion.step, impl.spec.logical.shape
+    if isinstance(step, Tile | ExactFit):
+        yield from _saved(impl, _Loop(attrs.evolve(step, parallel=True), around=False), target)
+    for dim, extent in enumerate(map(int, shape)):
+        least = extent
+        for size in range(extent // 2, 0, -1):
+            most = ceil_div(extent // size, target.weights.threads) * size
+            if extent % size == 0 and most < least:
+                sizes = tuple(size if at == dim else 0 for at in range(len(shape)))
+                found = [*_saved(impl, _Loop(Tile(sizes, parallel=True), around=True), target)]
+                least = most if found else least
+                yield from found
+
+
+def _saved(impl: Node, loop: _Loop, target: Target) -> Iterator[tuple[int, _Loop]]:
+    """Yield the cost that a parallel loop for a node saves, and the loop, if the program fits it."""
     spec = Spec(_parallel(impl.spec.logical), impl.spec.limits)
-    for loop in _candidates(impl, target):
-        with suppress(Inapplicable):
-            cost = cost_and_peak(_on(impl, spec, {id(impl): loop}, target)).cost
-            price = target.weights.sync * (_STARTS - 1 + _runs(impl.spec.logical, loop.step) // _RUNS)
-            yield cost_and_peak(impl).cost - cost - price, loop
+    with suppress(Inapplicable):
+        cost = cost_and_peak(_on(impl, spec, {id(impl): loop}, target)).cost
+        price = target.weights.sync * (_STARTS - 1 + _runs(impl.spec.logical, loop.step) // _RUNS)
+        yield cost_and_peak(impl).cost - cost - price, loop
 
 
 def _runs(logical: LogicalSpec, step: Tile | ExactFit) -> int:
@@ -101,17 +124,6 @@ def _runs(logical: LogicalSpec, step: Tile | ExactFit) -> int:
     return found
 
 
-def _candidates(impl: Node, target: Target) -> Iterator[_Loop]:
-    """Yield the loop of a node, shared, and those that give each thread an equal part of a dimension."""
-    step, shape, threads = impl.expansion.step, impl.spec.logical.shape, target.weights.threads
-    if isinstance(step, Tile | ExactFit):
-        yield _Loop(attrs.evolve(step, parallel=True), around=False)
-    for dim, extent in enumerate(map(int, shape)):
-        if extent % threads == 0:
-            sizes = tuple(extent // threads if at == dim else 0 for at in range(len(shape)))
-            yield _Loop(Tile(sizes, parallel=True), around=True)
-
-
 def _on(impl: Impl, spec: Spec, loops: Mapping[int, _Loop], target: Target) -> Impl:
     """Return the program with these loops for another Spec of its operation. Raises Inapplicable if it fits none."""
     assert isinstance(impl, Node)
@@ -121,11 +133,25 @@ def _on(impl: Impl, spec: Spec, loops: Mapping[int, _Loop], target: Target) -> I
     loop = None if spec.logical.serial else loops.get(id(impl))
     if not loop and (same := [child for child in impl.children if child.spec == spec]):
         return same[0]
-    step = loop.step if loop else impl.expansion.step
+    step, below = (loop.step, (impl,) if loop.around else impl.children) if loop else _within(impl, spec.logical)
+    if step is None:
+        return _on(below[0], spec, loops, target)
     assert isinstance(step, Rewrite)
     made = rewrite_leaf(spec, step, target)
-    below = [impl] * len(made.children) if loop and loop.around else impl.children
+    if isinstance(step, Tile) and len(below) != len(made.children):
+        # Other tiles are at the edges: they run what the first one runs.
+        below = (below[0],) * len(made.children)
     if len(below) != len(made.children):
         raise Inapplicable(f"`{step}` has {len(made.children)} parts, not {len(below)}", "use other sizes")
     children = (_on(child, leaf.spec, loops, target) for child, leaf in zip(below, made.children, strict=True))
     return attrs.evolve(made, children=tuple(children))
+
+
+def _within(impl: Node, logical: LogicalSpec) -> tuple[StepLike | None, tuple[Impl, ...]]:
+    """Return the step of a node, with tiles of at most a Spec's size or None without smaller ones, and its children."""
+    step = impl.expansion.step
+    if isinstance(step, Tile):
+        sizes = tuple(map(min, per_dimension(step.sizes, logical), map(int, logical.shape)))
+        whole = all(size in (0, extent) for size, extent in zip(sizes, logical.shape, strict=True))
+        step = None if whole else attrs.evolve(step, sizes=sizes)
+    return step, impl.children
