@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -111,17 +112,28 @@ class KernelTables(StepTables):
     def finish(self, states: States) -> None:
         for key, space in self.spaces.by_key.items():
             known = self._looked_up(space, states)
-            tables = [*self._tabulate(space, states)] if known is None else known
-            self.costs[key] = np.concatenate([np.zeros(0), *(table.costs.reshape(-1) for table in tables)])
-            ends = np.cumsum([table.costs.size for table in tables], dtype=np.int64)
-            self.by_key[key] = [
-                attrs.evolve(table, costs=own.reshape(table.costs.shape))
-                for table, own in zip(tables, np.split(self.costs[key], ends[:-1]), strict=False)
-            ]
+            self._store(key, self._tabulate(space, states) if known is None else known)
         self._lists.clear()
         self._accepting.clear()
 
-    def _looked_up(self, space: Space, states: States) -> list[KernelTable] | None:
+    def _store(self, key: Key, tables: Iterable[KernelTable]) -> None:
+        """Store the tables of a space, whose costs are moved to one array as they come: they take much memory."""
+        costs, size, shapes = np.zeros(_AT_ONCE), 0, list[tuple[int, ...]]()
+        self.by_key[key] = []
+        for table in tables:
+            start, size = size, size + table.costs.size
+            if size > costs.size:
+                costs.resize(max(size, costs.size * 5 // 4), refcheck=False)
+            costs[start:size] = table.costs.reshape(-1)
+            shapes.append(table.costs.shape)
+            self.by_key[key].append(attrs.evolve(table, costs=np.zeros((0, 0))))
+        costs.resize(size, refcheck=False)
+        self.costs[key] = costs
+        ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=np.int64)
+        parts = zip(self.by_key[key], np.split(costs, ends[:-1]), shapes, strict=False)
+        self.by_key[key] = [attrs.evolve(table, costs=own.reshape(shape)) for table, own, shape in parts]
+
+    def _looked_up(self, space: Space, states: States) -> Iterator[KernelTable] | None:
         """Return the part of the tables of a larger target that covers a space, None if they do not."""
         whole = self.whole
         if (
@@ -138,7 +150,7 @@ class KernelTables(StepTables):
         shape[numbers] = np.arange(space.count)
         state[[whole.states.numbers[one] for one in states.states]] = np.arange(len(states))
         tables = (_within(table, shape, state) for table in whole.of(KernelTables).by_key[space.key])
-        return [table for table in tables if table]
+        return (table for table in tables if table)
 
     def _step(self, place: int, kernel: Microkernel) -> Select:
         rewrite = rewrites_of(self.target)[place]
@@ -170,9 +182,12 @@ class KernelTables(StepTables):
     def _groups(self, kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Groups:
         """Return the states that an operand's pattern accepts, in groups."""
         tensors = space.tensors[index][cells]
+        reached = {dtypes[index] for dtypes in self.spaces.dtypes[space.key]}
         groups: dict[tuple[object, ...], _StateGroup] = {}
         for number in self._accepted(kernel.operands[index], len(space.operands[index].dims), states):
             _, state = states.states[number]
+            if state.dtype not in reached:
+                continue
             described = states.describes(number)[tensors]
             key = (*kernel.compared(state), described.tobytes())
             groups.setdefault(key, _StateGroup(state, described)).states.append(number)

@@ -146,6 +146,8 @@ class Spaces:
         #: Spaces with new data types, and shapes not yet visited.
         self._renewed: set[Key] = set()
         self._waiting: dict[Key, list[Ints]] = {}
+        #: The shapes of copies that goals, and steps on other spaces, ask for.
+        self.copies: dict[TypedKey, list[Ints]] = {}
         for goal in goals:
             self._note(typed_key_of(goal), goal.shape)
         while self._waiting:
@@ -155,11 +157,11 @@ class Spaces:
                 for kind in kinds:
                     for typed_key, shape in kind.reach(new, [*self.dtypes[key]], target):
                         check_budget()
-                        self._note(typed_key, shape)
+                        self._note(typed_key, shape, key)
         self.tensors = self._number_tensors()
 
-    def _note(self, typed_key: TypedKey, shape: Sequence[Num]) -> None:
-        """Queue shapes for a visit; queue the whole space if its data types are new."""
+    def _note(self, typed_key: TypedKey, shape: Sequence[Num], source: Key | None = None) -> None:
+        """Queue shapes that steps on `source` lead to; queue the whole space if its data types are new."""
         key, dtypes = typed_key
         seen = self.dtypes.setdefault(key, {})
         check_size(spaces=len(self.dtypes))
@@ -170,6 +172,8 @@ class Spaces:
         sizes = np.broadcast_arrays(*(np.atleast_1d(np.asarray(size)) for size in shape))
         columns = np.stack(sizes) if sizes else np.zeros((0, 1), dtype=np.int64)
         self._waiting.setdefault(key, []).append(columns)
+        if key.op.moves_data and not (source and source.op.moves_data):
+            self.copies.setdefault(typed_key, []).append(columns)
 
     def _new(self, key: Key) -> Space | None:
         """Store the queued shapes of a space; return those to visit, or None."""
