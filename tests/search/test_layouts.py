@@ -30,6 +30,7 @@ GOALS = [
     ("x86_avx2", "Move(4×6×8, (f32, GL, layout[1, 0, 2]), (f32, L1, layout[2, 0, 1]), serial)"),
     ("x86_avx2", "Matmul(1×6×8×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"),
     ("x86_avx2", "Matmul(1×1×16×2048, (bf16, L3), (bf16, L3, row_major), (f32, L3), serial)"),
+    ("x86_avx2", "Matmul(1×2×4×8, (u8, GL), (i8, GL), (i32, GL), serial)"),
     ("x86_avx2", "Move(8×12, (f32, GL, row_major), (f32, GL, col_major))"),
     ("x86_avx2", "Conv[stride=2](1×4×4×2×2×2×2, (f32, GL), (f32, GL, nhwc), (f32, GL), serial)"),
     ("x86_avx2", "Compose([Relu, Matmul], [(1×4×8, i32, GL), (1×8×8, i32, GL), (1×4×8, i32, GL)], serial)"),

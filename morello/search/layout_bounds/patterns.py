@@ -13,12 +13,14 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from morello.ir.dtypes import DType
 from morello.ir.tensor import SPACINGS, Block, Collapsed, DimMap, Every, Only, OperandState, plain
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.budget import check_budget
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER, least
 from morello.search.tables.pipelines import PipelineTables
+from morello.search.tables.shapes import Space
 from morello.search.tables.step_tables import SearchTables
 from morello.search.tables.tiles import Kinds, Tiles
 
@@ -131,6 +133,45 @@ def joined(sizes: Ints) -> Bools:
     return np.sum(sizes > 1, axis=0) > 2
 
 
+def reached_tensors(tables: SearchTables) -> dict[tuple[int, DType], Bools]:
+    """Return the tensors, [tensors of a rank], that operands of each data type can have.
+
+    All Specs of a space have the same types, except those of copies: of these, images, filters and outputs share one.
+    """
+    spaces, loops = tables.spaces, tables.of(LoopTables)
+    types = {cls.dtype for cls in tables.states.classes}
+    types |= {dtype for every in spaces.dtypes.values() for dtypes in every for dtype in dtypes}
+    found: dict[tuple[int, DType], Bools] = {
+        (rank, dtype): np.zeros(len(tensors), dtype=np.bool_)
+        for rank, tensors in spaces.tensors.items()
+        for dtype in types
+    }
+
+    def mark(space: Space, dtypes: Sequence[DType], shapes: Ints | slice = slice(None)) -> None:
+        for operand, tensors, dtype in zip(space.operands, space.tensors, dtypes, strict=True):
+            found[len(operand.dims), dtype][tensors[shapes]] = True
+
+    for key, space in spaces.by_key.items():
+        for dtypes in () if key.op.moves_data else spaces.dtypes[key]:
+            mark(space, dtypes)
+    for (key, dtypes), columns in spaces.copies.items():
+        mark(spaces.by_key[key], dtypes, spaces.by_key[key].numbers([*np.concatenate(columns, axis=1)]))
+    copies = [space for key, space in spaces.by_key.items() if key.op.moves_data]
+    known = -1
+    while known < (count := sum(np.count_nonzero(there) for there in found.values())):
+        known = count
+        for space in copies:
+            rank, tensors = space.key.rank, space.tensors[0]
+            for source, destination in spaces.dtypes[space.key]:
+                if (source.name, destination.name) in tables.target.info.casts:
+                    found[rank, destination] |= found[rank, source]
+            for part in (part for loop in loops.by_key[space.key] for part in loop.parts):
+                for dtype in types:
+                    cells = np.flatnonzero((part.shape >= 0) & found[rank, dtype][tensors])
+                    found[part.space.key.rank, dtype][part.space.tensors[0][part.shape[cells]]] = True
+    return found
+
+
 def _pattern(cls: int, state: OperandState) -> Pattern:
     layout = state.layout
     if layout is None or not layout.dims or not state.contig:
@@ -178,6 +219,7 @@ class Patterns:
         self.join: Ints = np.array([self.numbers.get(self._joined(pattern), -1) for pattern in self.all])
         self.any: Ints = np.array([self.numbers[Pattern(pattern.cls, run=Run.ANY)] for pattern in self.all])
         self.seen = self._seen_tables()
+        self._reached = reached_tensors(tables)
         self.cost = [self._cost(number) for number in range(len(self.all))]
         self.bytes = [self._least(number, self.states.bytes, NEVER) for number in range(len(self.all))]
 
@@ -213,10 +255,12 @@ class Patterns:
         yield join, where
 
     def _cost(self, number: int) -> Floats:
-        cost = self._least(number, self.states.cost, np.inf)
+        cls = self.states.classes[self.all[number].cls]
+        never = ~self._reached[cls.rank, cls.dtype]
         # Joined tensors have the join instead.
-        apart = self.all[number].run in (Run.DENSE, Run.FULL)
-        return np.where(self.joined[self.rank(number)], np.inf, cost) if apart else cost
+        if self.all[number].run in (Run.DENSE, Run.FULL):
+            never = never | self.joined[cls.rank]
+        return np.where(never, np.inf, self._least(number, self.states.cost, np.inf))
 
     def _least(self, number: int, rows: Sequence[npt.NDArray[Any]], filler: float | np.int64) -> npt.NDArray[Any]:
         """Return the least over the members of a pattern, [tensors of its rank]."""
