@@ -6,6 +6,9 @@
  */
 #include "state.h"
 
+/* Expansions without a rise of the bound after which a lookup ends. */
+#define STALLED 65536
+
 /* Return the pattern of a state of a tensor. */
 int32_t pattern_of(const Model *model, int32_t state, int32_t tensor) {
     const int32_t pattern = model->pattern[state];
@@ -65,7 +68,8 @@ static uint32_t abstraction(State *state, uint32_t number) {
     return found;
 }
 
-/* Raise the bound of a node by the abstract search until it exceeds the budget or is exact for the abstraction. */
+/* Raise the bound of a node by the abstract search until it exceeds the budget, is exact for the abstraction, or has not
+ * risen for long. */
 int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota) {
     State *abstract = state->abstract;
     if (setjmp(abstract->failure)) {
@@ -80,13 +84,18 @@ int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota
     }
     if (!abstract->frames_count) {
         start(abstract, below, budget);
+        state->lookup_low = -1;
     }
     const int status = solve(abstract, quota);
+    if (abstract->nodes[below].low > state->lookup_low) {
+        state->lookup_low = abstract->nodes[below].low;
+        state->lookup_risen = abstract->progress.expansions;
+    }
     state->progress.abstract_nodes = abstract->nodes_count - 1;
     state->progress.abstract_expansions = abstract->progress.expansions;
     /* Also while it is paused, so that the bound of the goal rises in the meantime. */
     tighten(state, number, abstract->nodes[below].low, INFINITY, UNKNOWN_PEAK, 0);
-    if (status == PAUSED) {
+    if (status == PAUSED && abstract->progress.expansions - state->lookup_risen < STALLED) {
         return PAUSED;
     }
     /* Without limits of memory, steps may form a circle: then the bound stays as it is. */

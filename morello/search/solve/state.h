@@ -129,6 +129,8 @@ typedef struct {
 struct State {
     const Model *model;
     State *abstract;          /* the abstract search, NULL: none */
+    double lookup_low;        /* the bound of the lookup under way, and its expansions when that last rose */
+    uint64_t lookup_risen;
     Progress progress;
     jmp_buf failure;
     Index table_index, family_index, node_index, times_index;
