@@ -1,9 +1,11 @@
-"""Operand patterns and costs for the declarations of kernels."""
+"""Operand patterns and costs for the declarations of kernels, and what many print."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import partial
 
+from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Microkernel, OperandPattern, touching
 
 NEAR = ("RF", "L1")
@@ -21,3 +23,18 @@ HALF_CYCLE = 5
 
 #: Declares a kernel that costs touching its operands, and an instruction.
 touching_kernel = partial(Microkernel, cost=touching(HALF_CYCLE))
+
+
+def pointers(names: Sequence[str], operands: Sequence[OperandSite]) -> list[str]:
+    """Return the declarations of pointers to operands, of which the last is written."""
+    consts = (*("const ",) * (len(names) - 1), "")
+    every = zip(consts, names, operands, strict=True)
+    return [f"{const}{one.tensor.state.dtype.c_name} *const {name} = {one.pointer()};" for const, name, one in every]
+
+
+def print_block(site: KernelSite, lines: Iterable[str]) -> None:
+    """Print lines of C as a block."""
+    site.line("{")
+    for line in lines:
+        site.line(f"    {line}")
+    site.line("}")

@@ -24,7 +24,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_vectors.common import HALF_CYCLE
+from morello_vectors.common import HALF_CYCLE, pointers, print_block
 from morello_vectors.conv import beside, plain
 from morello_vectors.lanes import splat
 from morello_vectors.multiply_add import ANY, Families, Lanes, MultiplyAdd, adds_of_f32, fit_sums, sums_type, widening
@@ -189,11 +189,7 @@ class _Printer:
 
     def lines(self) -> Iterator[str]:
         names, op, shape = self.names, self._graph.first, self._shape
-        named = zip(
-            ("image", "filters", "out"), ("const ", "const ", ""), self._operands, self.lanes.types, strict=True
-        )
-        for name, const, one, dtype in named:
-            yield f"{const}{dtype.c_name} *const {names[name]} = {one.pointer()};"
+        yield from pointers([names[one] for one in _NAMES[:3]], self._operands)
         yield from row_lines(op, shape[_H], shape[_FH], int(self._operands[0].tensor.shape[_ROW]), names)
         down = f"({names['top']} + {names['down']} * {op.dilations[0]})"
         for run in _runs(op, shape[_W], shape[_FW], self.most):
@@ -324,10 +320,7 @@ class _Family:
         valid: Mask = (2 * filters >= lanes.values) & (ceil_div(filters, lanes.values) <= _VECTORS)
         valid = valid & (self._most(spec) > 0)
         valid = valid & (shape[_FW] <= _WIDEST) & lanes.loads(filters)
-        for entry in graph.others:
-            # Lanes have values of their own, or all of them the only one.
-            other = spec.operand(entry)
-            valid = valid & ((other.shape[_CHANNEL] == filters) | (other.volume == 1))
+        valid = valid & graph.others_fit(spec, _CHANNEL, filters)
         layout, taken = spec.states[graph.rhs].layout, self.adds.taken
         strips = layout is not None and layout.has_strips
         return valid & (shape[_C] % taken == 0 if strips or taken == 1 else shape[_C] == taken)
@@ -401,23 +394,21 @@ class _Family:
 
     def _emit(self, site: KernelSite) -> None:
         lanes, names = self._lanes(site.spec, site), {name: site.fresh(name) for name in _NAMES}
-        site.line("{")
-        for line in _Printer(site, lanes, int(self._most(site.spec)), names).lines():
-            site.line(f"    {line}")
-        site.line("}")
+        print_block(site, _Printer(site, lanes, int(self._most(site.spec)), names).lines())
 
     def kernel(self, op: type[Operation] = Conv, inputs: int = 2) -> Microkernel:
         """Return the kernel of convolutions, or of graphs with this number of inputs."""
         near = OperandPattern(levels=("L1", "L2"), contiguous=False)
         values, taken = self.size // self.adds.sum_bytes, self.adds.taken
         of_f32 = self.types == (("f32",) * 3,)
-        image, filters = attrs.evolve(near, when=plain), attrs.evolve(near, when=beside(_FILTER))
+        named, conditions = (self.adds.lhs, self.adds.rhs, self.adds.out), (plain, beside(_FILTER), beside(_CHANNEL))
+        image, filters, out = (
+            attrs.evolve(near, dtypes=tuple(one for one in every if one in own), when=when)
+            for every, own, when in zip(named, zip(*self.types, strict=True), conditions, strict=True)
+        )
         if taken > 1:
-            image, filters = (
-                attrs.evolve(near, when=beside(_CHANNEL)),
-                attrs.evolve(near, layouts=words(taken), when=_whole_words),
-            )
-        out = attrs.evolve(near, dtypes=self.adds.out, when=beside(_CHANNEL))
+            image = attrs.evolve(image, when=beside(_CHANNEL))
+            filters = attrs.evolve(filters, layouts=words(taken), when=_whole_words)
         if op is not Conv:
             # Of graphs, operands in few layouts: search considers all states that go together.
             image, out = (attrs.evolve(one, layouts=_orders(_ROW, _COLUMN, _CHANNEL)) for one in (image, out))
@@ -440,8 +431,8 @@ class _Family:
             operands=(
                 # Of a graph, the inputs of the convolution come last, and the dimensions of the output first.
                 *(out,) * (inputs - 2),
-                attrs.evolve(image, dtypes=self.adds.lhs),
-                attrs.evolve(filters, dtypes=self.adds.rhs),
+                image,
+                filters,
                 out,
             ),
             types=self.types if alone else (),

@@ -18,7 +18,7 @@ from morello.ir.ops.conv import Conv
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_vectors.common import MEMORIES
+from morello_vectors.common import MEMORIES, pointers, print_block
 from morello_vectors.conv import beside, conv_of, plain
 from morello_vectors.conv_images import row_lines, rows_used
 from morello_vectors.lanes import repeat
@@ -96,9 +96,7 @@ class _Printer:
 
     def lines(self) -> Iterator[str]:
         site, names, op, shape = self.site, self.names, conv_of(self.site.spec), self.site.spec.shape
-        for index, (name, const) in enumerate({"image": "const ", "filters": "const ", "out": ""}.items()):
-            one = site.operand(index)
-            yield f"{const}{one.tensor.state.dtype.c_name} *const {names[name]} = {one.pointer()};"
+        yield from pointers([names[one] for one in _NAMES[:3]], [site.operand(index) for index in range(3)])
         yield from row_lines(op, int(shape[_H]), int(shape[_FH]), int(site.operand(0).tensor.shape[_ROW]), names)
         for run in self.runs:
             x, step = names["x"], sum(length for _, length in run.vectors)
@@ -213,10 +211,7 @@ class _Family:
         op, shape = conv_of(site.spec), [*map(int, site.spec.shape)]
         most = self._most(op, shape[_F])
         runs = _runs(op, shape[_W], shape[_FW], self._width(site.spec), self.size // 4, most)
-        site.line("{")
-        for line in _Printer(site, runs, {name: site.fresh(name) for name in _NAMES}).lines():
-            site.line(f"    {line}")
-        site.line("}")
+        print_block(site, _Printer(site, runs, {name: site.fresh(name) for name in _NAMES}).lines())
 
     @property
     def kernel(self) -> Microkernel:

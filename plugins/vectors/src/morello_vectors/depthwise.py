@@ -19,7 +19,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Cost
 from morello.kernels.site import KernelSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
-from morello_vectors.common import HALF_CYCLE, MEMORIES
+from morello_vectors.common import HALF_CYCLE, MEMORIES, print_block
 from morello_vectors.conv import beside, plain
 from morello_vectors.depthwise_code import COLUMN, FH, FW, GROUP, NAMES, B, G, H, Printer, W
 from morello_vectors.lanes import FLOATS, conversion
@@ -141,16 +141,13 @@ class _Family:
     def _emit(self, site: KernelSite) -> None:
         spec = site.spec
         shape = tuple(map(int, first_shape(spec)))
-        site.line("{")
         names = {name: site.fresh(name) for name in NAMES}
         round_, pinned = self._round(shape), self.adds.in_lanes(self.size, (F32, F32, F32), site).pinned
         if self.registers < 32:
             # Clang 14 would spill pixels.
             pinned = _no_lines
         printer = Printer(site, _of(spec), shape, self._values(spec), *round_, self.by_pixels, pinned, names)
-        for line in printer.lines():
-            site.line(f"    {line}")
-        site.line("}")
+        print_block(site, printer.lines())
 
     def kernel(self, op: type[Operation], inputs: int) -> Microkernel:
         """Return the kernel of convolutions, or of graphs with this number of inputs."""

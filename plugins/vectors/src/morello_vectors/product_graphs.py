@@ -70,11 +70,7 @@ class _Family:
         _, m, _, n = first_shape(spec)
         lanes = self._lanes()
         valid: Mask = (n % lanes.values != 0) & (vector_registers(m, n, lanes) < self.registers)
-        for entry in _of(spec).others:
-            # Lanes have values of their own, or all of them the only one.
-            other = spec.operand(entry)
-            valid = valid & ((other.shape[_COLUMN] == n) | (other.volume == 1))
-        return valid
+        return valid & _of(spec).others_fit(spec, _COLUMN, n)
 
     def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
         """Return what the tile takes, and what follows it: instructions for each vector of sums."""

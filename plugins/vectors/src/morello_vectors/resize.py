@@ -10,7 +10,7 @@ from morello.ir.ops.resize import Places, Resize
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Machine, Microkernel, OperandPattern, touching
-from morello_vectors.common import HALF_CYCLE, MEMORIES
+from morello_vectors.common import HALF_CYCLE, MEMORIES, pointers, print_block
 from morello_vectors.conv import beside, plain
 from morello_vectors.convert import scalar_as
 
@@ -137,13 +137,7 @@ class _Printer:
         return [head, *(f"    {line}" for line in body), "}"]
 
     def print(self, lines: Sequence[str]) -> None:
-        source, out = (state.dtype for state in self.site.spec.states)
-        self.site.line("{")
-        self.site.line(f"    const {source.c_name} *const {self.n['from']} = {self.image.pointer()};")
-        self.site.line(f"    {out.c_name} *const {self.n['to']} = {self.out.pointer()};")
-        for line in lines:
-            self.site.line(f"    {line}")
-        self.site.line("}")
+        print_block(self.site, [*pointers([self.n["from"], self.n["to"]], [self.image, self.out]), *lines])
 
 
 def _channels(site: KernelSite) -> None:

@@ -16,7 +16,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
-from morello_vectors.common import MEMORIES
+from morello_vectors.common import MEMORIES, pointers, print_block
 from morello_vectors.core import LINE
 from morello_vectors.multiply_add import Families, Lanes, MultiplyAdd
 from morello_vectors.register_tiles import PLAIN, lanes_of, side_by_side
@@ -126,16 +126,10 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
         lhs, rhs, out = (site.operand(index) for index in range(3))
         lanes = lanes_of(adds, size, site.spec, site)
         names = [site.fresh(name) for name in ("lhs", "rhs", "out")]
-        site.line("{")
-        for name, operand, dtype, const in zip(
-            names, (lhs, rhs, out), lanes.types, ("const ", "const ", ""), strict=True
-        ):
-            site.line(f"    {const}{dtype.c_name} *const {name} = {operand.pointer()};")
         a = Matrix(names[0], lhs.stride(_ROW), lhs.stride(_COLUMN))
         b, c = Matrix(names[1], rhs.stride(_ROW)), Matrix(names[2], out.stride(_ROW))
-        for line in _Code(rows=m, steps=k, columns=n, lanes=lanes, site=site).lines(a, b, c):
-            site.line(f"    {line}")
-        site.line("}")
+        code = _Code(rows=m, steps=k, columns=n, lanes=lanes, site=site)
+        print_block(site, [*pointers(names, (lhs, rhs, out)), *code.lines(a, b, c)])
 
     return emit
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from morello.ir.dtypes import F32
-from morello.ir.numbers import Num
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.common import Accumulating
@@ -43,6 +43,13 @@ class ValueGraph(Generic[First]):
     def others(self) -> list[int]:
         """Return the inputs of other stages."""
         return sorted({entry for stage in self.stages for entry in stage.inputs if entry >= 0})
+
+    def others_fit(self, spec: LogicalSpec, dim: int, size: Num) -> Mask:
+        """Return the condition that lanes along a dimension have values of their own, or all of them the only one."""
+        valid: Mask = True
+        for other in map(spec.operand, self.others):
+            valid = valid & ((other.shape[dim] == size) | (other.volume == 1))
+        return valid
 
     def instructions(self, values: int) -> int:
         """Return the instructions of the stages for a vector of this number of values."""
