@@ -10,6 +10,7 @@ from operator import attrgetter, getitem
 from typing import Any
 
 import torch  # pyright: ignore[reportMissingImports]
+from torch.export.graph_signature import OutputKind  # pyright: ignore[reportMissingImports]
 from torch.fx import Graph as FxGraph  # pyright: ignore[reportMissingImports]
 from torch.fx import GraphModule, Node  # pyright: ignore[reportMissingImports]
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner  # pyright: ignore[reportMissingImports]
@@ -18,7 +19,8 @@ from torch.fx.passes.operator_support import OperatorSupportBase  # pyright: ign
 from morello.errors import MorelloError
 from morello.models.graph import Graph
 from morello.models.model import compile_model
-from morello.models.modules import from_torch
+from morello.models.modules import from_torch, reason_of
+from morello.run.dlpack import to_library_of
 
 #: The combinations of sizes of one graph that are compiled; torch runs others.
 _MOST_SIZES = 8
@@ -34,14 +36,22 @@ def backend(module: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         raise MorelloError("the backend morello computes no gradients", "call the model within torch.no_grad()")
     weights = _weights(inputs)
     compiled: dict[object, Callable] = {}
+    in_torch = False
 
     def run(*given: Any) -> Any:
+        nonlocal in_torch
+        if in_torch:
+            return module(*given)
         key = (
             tuple((one.shape, one.dtype) if isinstance(one, torch.Tensor) else one for one in given),
             tuple((given[number].data_ptr(), given[number]._version) for number in weights),
         )
         if key not in compiled and len(compiled) < _MOST_SIZES:
             split = _Split(module, given, weights)
+            if split.fault:
+                in_torch = True
+                warnings.warn(f"torch runs a graph: {split.fault}", stacklevel=2)
+                return module(*given)
             if split.faults:
                 warnings.warn(f"torch runs what morello lacks: {', '.join(split.faults)}", stacklevel=2)
             compiled[key] = split.compiled(options or {})
@@ -63,6 +73,9 @@ def explain(module: torch.nn.Module, *inputs: Any) -> str:
         nonlocal graphs
         graphs += 1
         split = _Split(graph, given, _weights(given))
+        if split.fault:
+            lines.append(f"graph {graphs}: torch runs it: {split.fault}")
+            return graph
         lines.append(f"graph {graphs}: {split.count - len(split.faults)} of {split.count} operations run as models")
         lines.extend(f"    {name}: {reason}" for name, reason in split.faults.items())
         return graph
@@ -114,18 +127,32 @@ class _Part(torch.nn.Module):
         self._model, self._is_tuple = compile_model(graph, **options), is_tuple
 
     def forward(self, *given: torch.Tensor) -> Any:
-        made = self._model(*(one.detach().numpy() for one in given))
-        tensors = [torch.from_numpy(one) for one in (made if isinstance(made, tuple) else (made,))]
+        made = self._model(*(one.detach() for one in given))
+        export = to_library_of(torch.empty(0))
+        assert export
+        listed = made if isinstance(made, tuple) else (made,)
+        tensors = [one if isinstance(one, torch.Tensor) else export(one) for one in listed]
         return tuple(tensors) if self._is_tuple else tensors[0]
 
 
 class _Split(OperatorSupportBase):
-    """A graph for certain sizes; `faults` are the operations that have no translation, with the reasons."""
+    """A graph for certain sizes; `faults` are the operations that have no translation, with the reasons.
+
+    Its operations write no memory of others. A graph that cannot be split has a `fault`.
+    """
 
     def __init__(self, module: GraphModule, given: Sequence[Any], weights: Sequence[int]):
         inputs = [one.detach() for one in _free(given, weights)]
-        exported = torch.export.export(_WithWeights(module, given, weights).eval(), tuple(inputs))
-        self.faults: dict[str, str] = {}
+        self.fault, self.faults = "", dict[str, str]()
+        try:
+            exported = torch.export.export(_WithWeights(module, given, weights).eval(), tuple(inputs))
+            exported = exported.run_decompositions({})
+        except Exception as error:
+            self.fault = f"torch.export cannot trace it: {reason_of(error)}"
+            return
+        if any(one.kind != OutputKind.USER_OUTPUT for one in exported.graph_signature.output_specs):
+            self.fault = "it writes its inputs or buffers"
+            return
         self._module: Any = exported.module()
         self._eager: set[Node] = set()
         self._known: dict[str, str] = {}

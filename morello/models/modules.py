@@ -40,25 +40,33 @@ def from_torch(
     if not exported and module.training:
         raise MorelloError(f"{name}: the module is in training mode", "call its method eval first")
     try:
-        with warnings.catch_warnings(), _quiet("torch.onnx"):
+        with warnings.catch_warnings(), _quiet("torch.onnx", "onnx_ir", "onnxscript"):
             warnings.simplefilter("ignore")
             program = torch.onnx.export(module, tuple(example_inputs), dynamo=True, verbose=False)
             assert program
             model = program.model_proto
     except Exception as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
         hint = "see torch.export.export(module, example_inputs), which has to trace it"
-        raise MorelloError(f"{name}: torch cannot export it: {reason[0]}", hint) from error
+        raise MorelloError(f"{name}: torch cannot export it: {reason_of(error)}", hint) from error
     return graph_of(model, name, dims or {}, name)
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the first line of what caused an error."""
+    while error.__cause__:
+        error = error.__cause__
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 @contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Suppress the messages of a logger below errors."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def _quiet(*names: str) -> Iterator[None]:
+    """Suppress the messages of loggers below errors."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import deque
 from collections.abc import Mapping
 from math import prod
@@ -49,9 +50,15 @@ def from_onnx(path: str | os.PathLike[str], dims: Mapping[str, int] | None = Non
     onnx = _package()
     place = os.fspath(path)
     try:
+        if Path(place).is_dir():
+            raise MorelloError(f"{place}: is a folder", "name a file in ONNX, such as model.onnx")
         Path(place).stat()
         _WORKER.call("checker.check_model", os.path.abspath(place), full_check=False)
         model = onnx.load(place)
+    except MorelloError:
+        raise
+    except FileNotFoundError as error:
+        raise MorelloError(f"{place}: there is no such file", "check its name and folder") from error
     except Exception as error:
         raise MorelloError(f"{place}: not a valid ONNX model: {_first_line(error)}", "export it again") from error
     return graph_of(model, Path(place).stem, dims or {}, place)
@@ -107,6 +114,8 @@ def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
     missing: dict[str, str] = {}
     if wrong := next((name for name, size in dims.items() if size < 1 and name not in known), ""):
         raise MorelloError(f"{place}: the size {dims[wrong]} of {wrong}", "give a size of at least 1")
+    if wrong := next((name for name, size in dims.items() if size > MOST_VALUES), ""):
+        raise MorelloError(f"{place}: the size {dims[wrong]} of {wrong}", "give a smaller size")
     for one in model.graph.input:
         if one.name in constants:
             continue
@@ -123,7 +132,7 @@ def _fix_dims(model: ModelProto, dims: Mapping[str, int], place: str) -> None:
                 missing[name] = one.name
     if missing:
         named = ", ".join(f"{dim} (of the input {name})" for dim, name in missing.items())
-        example = " ".join(f"--dim {dim}=1" for dim in missing)
+        example = " ".join(f"--dim {shlex.quote(f'{dim}=1')}" for dim in missing)
         raise MorelloError(f"{place}: dimensions without a size: {named}", f"give each one, for example {example}")
     if unknown := [name for name in dims if name not in known]:
         names = f"it has {', '.join(sorted(known))}" if known else "all of its dimensions have sizes"

@@ -55,11 +55,36 @@ def test_operations_without_a_translation():
 
 
 def test_explain():
-    from morello.models.dynamo import explain
+    from morello.torch import explain
 
     first, *others = explain(Lacking().eval(), torch.randn(2, 6)).splitlines()
     assert first == "graph 1: 3 of 4 operations run as models"
     assert [line.split(":")[0].strip() for line in others] == ["special_i0 (aten.special_i0.default)"]
+
+
+def test_graphs_that_write():
+    def of_inputs(x):
+        x.add_(1)
+        return x * 2
+
+    compiled, x = torch.compile(of_inputs, backend="morello", options=OPTIONS), torch.ones(2)
+    with pytest.warns(UserWarning, match="it writes its inputs or buffers"):
+        assert compiled(x).tolist() == [4, 4]
+    assert x.tolist() == [2, 2]
+    norm = torch.nn.BatchNorm1d(3).train()
+    with torch.no_grad(), pytest.warns(UserWarning, match="it writes its inputs or buffers"):
+        torch.compile(norm, backend="morello", options=OPTIONS)(torch.randn(4, 3))
+    assert norm.num_batches_tracked.item() == 1
+
+
+def test_writes_of_results_and_bf16():
+    def run(x):
+        y = x * 2
+        y.add_(1)
+        return y, x.float()
+
+    x = torch.randn(3).bfloat16()
+    torch.testing.assert_close(torch.compile(run, backend="morello", options=OPTIONS)(x), run(x))
 
 
 def test_gradients():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,11 +84,20 @@ SIZES = "s = Constant<value = int64[2] {1099511627776, 4}>()\n"
         (parsed("y = Gemm(x, x)"), "matrices of the shapes"),
         (parsed("y = Softmax(x)", output="float[4, 1] y"), "shape"),
         (parsed("y = Relu(x)", f"{SMALL}, optional(float[4]) z"), "the input z is no tensor"),
+        (declared("y = Relu(x)", ["a $b"]), re.escape("--dim 'a $b=1'")),
     ],
 )
 def test_no_models(tmp_path, model, message):
     with pytest.raises(MorelloError, match=message):
         read(tmp_path, model)
+
+
+def test_places_and_sizes_that_are_none(tmp_path):
+    for path, message in ((tmp_path, "is a folder"), (tmp_path / "absent.onnx", "there is no such file")):
+        with pytest.raises(MorelloError, match=message):
+            morello.from_onnx(path)
+    with pytest.raises(MorelloError, match="give a smaller size"):
+        read(tmp_path, declared("y = Relu(x)", ["n"]), n=2**70)
 
 
 def test_limits_of_time_and_memory(tmp_path, monkeypatch):
