@@ -39,7 +39,7 @@ def tiles() -> dict[str, str]:
         f"Conv[stride=2, padding=[3, 3, 2, 2]](1×24×3×6×9×7×7, (f32, L1), {filters})": "ConvImage",
         f"ConvAccum[dilation=[2, 3], padding=4](1×24×4×5×6×3×3, (f32, L1, nhwc), {filters})": "ConvImage",
         f"Conv[padding=[0, 3, 4, 0]](1×8×2×6×5×2×5, (f32, L1), {filters})": "ConvImage",
-        "Conv[padding=2](1×16×8×3×4×5×5, (f32, L1, nhwc), (f32, L2, layout[2, 3, 1, 0]), (f32, L1, nhwc))": "ConvImage",
+        "Conv[padding=2](1×16×16×3×4×5×5, (f32, L1, nhwc), (f32, L2, layout[2,3,1,0]), (f32, L1, nhwc))": "ConvImage",
         # Tiles that lie in the padding alone.
         f"Conv[dilation=2, padding=1](1×16×2×3×1×3×2, (f32, L1), {filters})": "ConvImage",
         graph(
