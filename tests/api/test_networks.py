@@ -112,6 +112,7 @@ def test_padding_in_words() -> None:
     padded = np.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2)))
     np.testing.assert_array_equal(morello.conv2d(x, w, padding="same", **PLAIN), convolved(padded, w, 1, 0, 1, 1))
     np.testing.assert_array_equal(morello.conv2d(x, w, padding="valid", **PLAIN), convolved(x, w, 1, 0, 1, 1))
+    np.testing.assert_array_equal(morello.conv2d(x, w, stride=[1, 1], **PLAIN), convolved(x, w, 1, 0, 1, 1))
 
 
 @pytest.mark.slow

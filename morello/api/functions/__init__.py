@@ -35,7 +35,7 @@ __all__ = [
     "softmax",
 ]
 
-Sizes = int | tuple[int, int]
+Sizes = int | tuple[int, int] | list[int]
 
 
 class SoftmaxOptions(FunctionOptions, total=False):

@@ -155,7 +155,7 @@ def _activation(name: object) -> Operation:
 
 def _pair(name: str, given: object, least: int, words: str = "") -> tuple[int, int]:
     """Return a parameter as a pair for rows and columns. Raises ArgumentError for other values."""
-    pair = given if isinstance(given, tuple) else (given, given)
+    pair = given if isinstance(given, tuple | list) else (given, given)
     found = tuple(int(one) for one in pair if isinstance(one, Integral))
     if len(pair) != 2 or len(found) != 2 or min(found) < least:
         hint = f"it is a number of at least {least}, or a pair of them{words}"
