@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
@@ -10,12 +11,14 @@ import attrs
 from morello.api.goals import Goal
 from morello.errors import Inapplicable
 from morello.ir.impl import Impl, Leaf, Node, StepLike, cost_and_peak
+from morello.ir.layout import Dynamic, Layout, Packed
 from morello.ir.numbers import ceil_div
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
+from morello.rewrites.pack import Pack
 from morello.rewrites.tile import Tile, per_dimension
 from morello.schedule import Position, rewrite_leaf
 
@@ -30,9 +33,9 @@ _RUNS = 2
 
 @attrs.frozen
 class _Loop:
-    """A parallel loop in place of a node's step, or `around` all of its program."""
+    """A step in place of a node's, a parallel loop or a layout for its tiles; or such a loop `around` its program."""
 
-    step: Tile | ExactFit
+    step: Tile | ExactFit | Pack
     around: bool
 
 
@@ -51,8 +54,9 @@ def shared(goal: Goal, threads: int) -> Goal:
         return goal
     spec = Spec(_parallel(logical), goal.spec.limits)
     impl = _on(goal.impl, spec, loops, target)
+    packs = {} if any(isinstance(loop.step, Pack) for loop in loops.values()) else goal.packs
     # No bound is known for programs with parallel loops.
-    unknown = {"bounds": {spec: 1}, "before_search": Leaf(spec), "packs_found": goal.packs}
+    unknown = {"bounds": {spec: 1}, "before_search": Leaf(spec), "packs_found": packs}
     return attrs.evolve(goal, spec=spec, target=target, position=Position(impl), **unknown)
 
 
@@ -71,38 +75,64 @@ def _best(impl: Impl, runs: int, target: Target) -> tuple[int, Mapping[int, _Loo
     parts = [*zip(impl.expansion.parts, impl.children, strict=True)]
     found = [_best(child, runs * int(part.times), target) for part, child in parts]
     below = sum(saved for saved, _ in found)
-    saved, own = max(_loops(impl, target), key=lambda one: one[0], default=(0, None)) if most > below else (0, None)
-    if own and runs * saved > below:
-        return runs * saved, {id(impl): own}
+    saved, own = max(_loops(impl, target), key=lambda one: one[0], default=(0, {})) if most > below else (0, {})
+    if runs * saved > below:
+        return runs * saved, own
     return below, {node: one for _, loops in found for node, one in loops.items()}
 
 
-def _loops(impl: Node, target: Target) -> Iterator[tuple[int, _Loop]]:
+def _loops(impl: Node, target: Target) -> Iterator[tuple[int, Mapping[int, _Loop]]]:
     """Yield parallel loops for a node, with the cost that each saves: its own, and those over equal tiles.
 
-    These are the largest along a dimension that fit, and smaller ones of which no thread has as much.
+    These are the largest along a dimension that fit, and smaller ones of which no thread has as much. Of constants that
+    are packed, each tile is in one piece.
     """
-    step, shape = impl.expansion.step, impl.spec.logical.shape
+    step = impl.expansion.step
     if isinstance(step, Tile | ExactFit):
-        yield from _saved(impl, _Loop(attrs.evolve(step, parallel=True), around=False), target)
-    for dim, extent in enumerate(map(int, shape)):
+        yield from _saved(impl, impl, {id(impl): _Loop(attrs.evolve(step, parallel=True), around=False)}, target)
+    inner = impl.children[0] if isinstance(step, Pack) else impl
+    assert isinstance(inner, Node)
+    shape = tuple(map(int, inner.spec.logical.shape))
+    for dim, extent in enumerate(shape):
         least = extent
         for size in range(extent // 2, 0, -1):
             most = ceil_div(extent // size, target.weights.threads) * size
-            if extent % size == 0 and most < least:
-                sizes = tuple(size if at == dim else 0 for at in range(len(shape)))
-                found = [*_saved(impl, _Loop(Tile(sizes, parallel=True), around=True), target)]
-                least = most if found else least
-                yield from found
+            if extent % size or most >= least:
+                continue
+            tile = Tile(tuple(size if at == dim else 0 for at in range(len(shape))), parallel=True)
+            loops = {id(inner): _Loop(tile, around=True)}
+            if isinstance(step, Pack):
+                pieces = _in_pieces(step, inner.spec.logical, dim, size)
+                if pieces is None:
+                    continue
+                loops[id(impl)] = _Loop(pieces, around=False)
+            found = [*_saved(impl, inner, loops, target)]
+            least = most if found else least
+            yield from found
 
 
-def _saved(impl: Node, loop: _Loop, target: Target) -> Iterator[tuple[int, _Loop]]:
-    """Yield the cost that a parallel loop for a node saves, and the loop, if the program fits it."""
-    spec = Spec(_parallel(impl.spec.logical), impl.spec.limits)
+def _in_pieces(step: Pack, logical: LogicalSpec, dim: int, size: int) -> Pack | None:
+    """Return the step with the values of each tile of a dimension next to each other, where they are not yet."""
+    layout = logical.states[step.operand].layout
+    assert layout is not None
+    for at, terms in enumerate(logical.declared[step.operand].dims):
+        strip, rest = divmod(size, math.prod(one.size or 1 for one in layout.dims if one.dim == at))
+        if terms[0][0] == dim and Dynamic(at) in layout.dims[1:] and strip > 1 and not rest:
+            inside = (Packed(at, strip) if one == Dynamic(at) else one for one in layout.dims)
+            return attrs.evolve(step, layout=Layout((Dynamic(at), *inside)))
+    return None
+
+
+def _saved(
+    impl: Node, inner: Node, loops: Mapping[int, _Loop], target: Target
+) -> Iterator[tuple[int, Mapping[int, _Loop]]]:
+    """Yield the cost that loops save with a parallel one for an inner node, and these, if the program fits them."""
+    spec, step = Spec(_parallel(impl.spec.logical), impl.spec.limits), loops[id(inner)].step
+    assert not isinstance(step, Pack)
     with suppress(Inapplicable):
-        cost = cost_and_peak(_on(impl, spec, {id(impl): loop}, target)).cost
-        price = target.weights.sync * (_STARTS - 1 + _runs(impl.spec.logical, loop.step) // _RUNS)
-        yield cost_and_peak(impl).cost - cost - price, loop
+        cost = cost_and_peak(_on(impl, spec, loops, target)).cost
+        price = target.weights.sync * (_STARTS - 1 + _runs(inner.spec.logical, step) // _RUNS)
+        yield cost_and_peak(impl).cost - cost - price, loops
 
 
 def _runs(logical: LogicalSpec, step: Tile | ExactFit) -> int:

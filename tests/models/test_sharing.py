@@ -18,6 +18,7 @@ POOL = "MaxPool[stride=2](1×64×28×28×3×3, (f32, GL, nhwc), (f32, GL, nhwc),
 ODD = "MaxPool[stride=2](1×64×27×27×3×3, (f32, GL, nhwc), (f32, GL, nhwc), serial)"
 #: Threads could share the channels alone.
 SHORT = "Softmax[dim=0](243×64, (f32, GL), (f32, GL), serial)"
+ROW = "Matmul(1×1×1024×1000, (f32, GL), (f32, GL, constant), (f32, GL), serial)"
 LARGE, SMALL = (f"Relu({shape}, (f32, GL), (f32, GL), serial)" for shape in ("1024×256", "16×64"))
 
 
@@ -61,6 +62,17 @@ def test_parts_leave_out_tiles_that_are_as_large() -> None:
     both = shared(columns, 2)
     assert both.schedule.startswith("tile [0, 20480] parallel\ntile [0, 16384]\nsubschedule [0] {")
     assert "passed" in str(api.compile(both, db=False).check())
+
+
+def test_each_part_of_a_constant_is_in_one_piece() -> None:
+    """A row times a matrix: threads share its columns, and read half of the matrix each, one row after another."""
+    text = f"target x86_avx2\nspec p = {ROW}\nschedule p {{\npack 1 as row_major\nmove 2 to L1\nto_accum\n}}"
+    row = api.compile(text, db=False).goal
+    two = shared(row, 2)
+    assert two.schedule.startswith("pack 1 as layout[2, 1, 2p500]\ntile [0, 0, 0, 500] parallel\n")
+    kernel, alone = api.compile(two, db=False), api.compile(row, db=False)
+    assert kernel.cost < 0.6 * alone.cost
+    assert "passed" in str(kernel.check())
 
 
 @pytest.mark.parametrize("text", [SMALL, SHORT])
