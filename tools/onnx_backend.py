@@ -125,7 +125,7 @@ def _failure(case: Case, run: Runner, inputs: Sequence[Any], expected: Sequence[
             if not np.array_equal(one, other):
                 return "wrong: integers"
             continue
-        rtol = max(case.rtol, 2 ** (1 - np.finfo(other.dtype).nmant) if other.dtype.kind == "f" else 2**-7)
+        rtol = max(case.rtol, 2 ** (1 - np.finfo(other.dtype).nmant) if other.dtype.kind == "f" else 2**-6)
         one, other = one.astype(np.float64), other.astype(np.float64)
         if not np.allclose(one, other, rtol=rtol, atol=max(case.atol, 1e-6), equal_nan=True):
             return f"wrong: off by {np.nanmax(np.abs(one - other))}"
