@@ -21,7 +21,8 @@ from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_vectors.common import MEMORIES, pointers, print_block
 from morello_vectors.conv import beside, conv_of, plain
 from morello_vectors.conv_images import row_lines, rows_used
-from morello_vectors.lanes import repeat
+from morello_vectors.instructions import instructions
+from morello_vectors.lanes import NEAR_CORE, repeat
 from morello_vectors.multiply_add import MultiplyAdd, product_added, sums_type
 from morello_vectors.pixel_rows import PixelRow, plus
 from morello_vectors.reduce import accumulates
@@ -37,6 +38,8 @@ _LEAST, _WIDEST = 4, 9
 #: Tenths of a cycle for each row of a tile, each turn of its loops and each sum, and hundredths for each vector of
 #: every other pixel, measured on a core of Zen 4.
 _LOOP, _TURN, _SUM, _SEPARATED = 80, 30, 10, 50
+#: The pixels of a line.
+_OF_LINE = 16
 _NAMES = ("image", "filters", "out", "y", "x", "top", "first", "end", "down", "channel", "line", "row", "pixels")
 
 
@@ -106,6 +109,12 @@ class _Printer:
             yield "    }"
         yield "}"
 
+    @property
+    def _along(self) -> str:
+        """Return the C of how far a tile's pixels are from the start of their row."""
+        op, image = conv_of(self.site.spec), self.site.operand(0)
+        return f"({self.names['x']} * {op.strides[1]}) * {image.stride(_COLUMN).grouped()}"
+
     def _tile(self, run: _Run) -> Iterator[str]:
         site, names, op = self.site, self.names, conv_of(self.site.spec)
         image, filters, out = (site.operand(index) for index in range(3))
@@ -124,10 +133,11 @@ class _Printer:
             yield f"{site.vector_type(total, length)} {one} = {start};"
         channel, down = names["channel"], names["down"]
         at = f"({names['top']} + {down} * {op.dilations[0]}) * {image.stride(_ROW).grouped()}"
-        along = f"({names['x']} * {op.strides[1]}) * {image.stride(_COLUMN).grouped()}"
         yield f"for (ptrdiff_t {channel} = 0; {channel} < {site.spec.shape[_C]}; ++{channel}) {{"
+        if image.tensor.state.level not in NEAR_CORE:
+            yield from (f"    {line}" for line in self._fetched(run))
         yield f"    for (ptrdiff_t {down} = {names['first']}; {down} < {names['end']}; ++{down}) {{"
-        start = f"{names['image']} + {channel} * {image.stride(_CHANNEL).grouped()} + {at} + {along}"
+        start = f"{names['image']} + {channel} * {image.stride(_CHANNEL).grouped()} + {at} + {self._along}"
         yield f"        const {image.tensor.state.dtype.c_name} *const {names['line']} = {start};"
         start = f"{channel} * {filters.stride(_CHANNEL).grouped()} + {down} * {filters.stride(_ROW).grouped()}"
         yield f"        const {filters.tensor.state.dtype.c_name} *const {names['row']} = {names['filters']} + {start};"
@@ -136,6 +146,20 @@ class _Printer:
         yield "}"
         for one, address, length in each:
             yield f"{site.store(dtype, length)}({address}, {one});"
+
+    def _fetched(self, run: _Run) -> Iterator[str]:
+        """Yield what fetches the pixels of a channel that the next row of the output uses first.
+
+        Prefetchers find few of them, as rows of different channels lie far apart.
+        """
+        site, names, op = self.site, self.names, conv_of(self.site.spec)
+        image, last = site.operand(0), (int(site.spec.shape[_FH]) - 1) * op.dilations[0]
+        pixels = sum(length for _, length in run.vectors) * op.strides[1]
+        for down in range(last + 1, last + 1 + op.strides[0]):
+            row = f"({names['top']} + {down}) * {image.stride(_ROW).grouped()} + {self._along}"
+            place = f"{names['image']} + {names['channel']} * {image.stride(_CHANNEL).grouped()} + {row}"
+            for first in range(0, pixels, _OF_LINE):
+                yield instructions(site).prefetch(f"{place} + {first}", 2)
 
     def _products(self, run: _Run, sums: Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield the lines that add the products of a row of the filters."""
