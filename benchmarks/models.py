@@ -7,8 +7,8 @@ MODEL is a file, or the name of a light model of the package onnx, which gets ra
 convnets.py; all light models by default.
 Each runner is a process of its own; they run in turn until the time is up. With one thread, all are timed by the CPU
 time of their thread; else by wall-clock time. Reported are the least times of a call, and the ratios of the others'
-times to ours. A runner that is not installed, or cannot run a model, is left out with a line. The peak is that of our
-process, and with --jobs N, N times that of the largest one that searches.
+times to ours. A runner that is not installed, or cannot run a model, is left out with a line. The peak is at most that
+of our process, and with --jobs N, N times that of the largest process it started: one that searches, or reads the file.
 """
 
 from __future__ import annotations
