@@ -23,7 +23,7 @@ from morello.paths import make_private, user_folder
 ASIDE = frozenset(
     {
         *("__init__.py", "__main__.py", "api", "build", "calibration", "cli", "crash.py", "interrupt.py"),
-        *("models", "progress.py", "report", "run", "testing", "verify"),
+        *("models", "progress.py", "report", "run", "testing", "torch.py", "verify"),
     }
 )
 
