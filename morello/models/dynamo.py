@@ -1,6 +1,7 @@
 """The backend "morello" of torch.compile: supported parts of a graph run as models, the others in torch."""
 
-# pyright: reportMissingImports=false
+# Without torch, pyright takes morello/torch.py for it.
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Models in torch: exported to ONNX in memory, then as those."""
 
-# pyright: reportMissingImports=false
+# Without torch, pyright takes morello/torch.py for it.
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
