@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx.backend.test.loader import load_model_tests
@@ -125,7 +126,9 @@ def _failure(case: Case, run: Runner, inputs: Sequence[Any], expected: Sequence[
             if not np.array_equal(one, other):
                 return "wrong: integers"
             continue
-        rtol = max(case.rtol, 2 ** (1 - np.finfo(other.dtype).nmant) if other.dtype.kind == "f" else 2**-6)
+        # Two units in the last place, of narrower types less.
+        wide = other.dtype.kind == "f" or other.dtype == ml_dtypes.bfloat16
+        rtol = max(case.rtol, 2.0 ** (1 - ml_dtypes.finfo(other.dtype).nmant) if wide else 2**-7)
         one, other = one.astype(np.float64), other.astype(np.float64)
         if not np.allclose(one, other, rtol=rtol, atol=max(case.atol, 1e-6), equal_nan=True):
             return f"wrong: off by {np.nanmax(np.abs(one - other))}"
