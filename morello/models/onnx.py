@@ -50,13 +50,11 @@ def from_onnx(path: str | os.PathLike[str], dims: Mapping[str, int] | None = Non
     onnx = _package()
     place = os.fspath(path)
     try:
-        if Path(place).is_dir():
-            raise MorelloError(f"{place}: is a folder", "name a file in ONNX, such as model.onnx")
-        Path(place).stat()
+        open(place, "rb").close()
         _WORKER.call("checker.check_model", os.path.abspath(place), full_check=False)
         model = onnx.load(place)
-    except MorelloError:
-        raise
+    except IsADirectoryError as error:
+        raise MorelloError(f"{place}: is a folder", "name a file in ONNX, such as model.onnx") from error
     except FileNotFoundError as error:
         raise MorelloError(f"{place}: there is no such file", "check its name and folder") from error
     except Exception as error:

@@ -163,11 +163,12 @@ def _on(impl: Impl, spec: Spec, loops: Mapping[int, _Loop], target: Target) -> I
     loop = None if spec.logical.serial else loops.get(id(impl))
     if not loop and (same := [child for child in impl.children if child.spec == spec]):
         return same[0]
-    step, below = (loop.step, (impl,) if loop.around else impl.children) if loop else _within(impl, spec.logical)
+    step = loop.step if loop else _within(impl.expansion.step, spec.logical)
     if step is None:
-        return _on(below[0], spec, loops, target)
+        return _on(impl.children[0], spec, loops, target)
     assert isinstance(step, Rewrite)
     made = rewrite_leaf(spec, step, target)
+    below = (impl,) if loop and loop.around else impl.children
     if isinstance(step, Tile) and len(below) != len(made.children):
         # Other tiles are at the edges: they run what the first one runs.
         below = (below[0],) * len(made.children)
@@ -177,11 +178,10 @@ def _on(impl: Impl, spec: Spec, loops: Mapping[int, _Loop], target: Target) -> I
     return attrs.evolve(made, children=tuple(children))
 
 
-def _within(impl: Node, logical: LogicalSpec) -> tuple[StepLike | None, tuple[Impl, ...]]:
-    """Return the step of a node, with tiles of at most a Spec's size or None without smaller ones, and its children."""
-    step = impl.expansion.step
-    if isinstance(step, Tile):
-        sizes = tuple(map(min, per_dimension(step.sizes, logical), map(int, logical.shape)))
-        whole = all(size in (0, extent) for size, extent in zip(sizes, logical.shape, strict=True))
-        step = None if whole else attrs.evolve(step, sizes=sizes)
-    return step, impl.children
+def _within(step: StepLike, logical: LogicalSpec) -> StepLike | None:
+    """Return a step with tiles of at most a Spec's size; None if none of them is smaller."""
+    if not isinstance(step, Tile):
+        return step
+    sizes = tuple(map(min, per_dimension(step.sizes, logical), map(int, logical.shape)))
+    whole = all(size in (0, extent) for size, extent in zip(sizes, logical.shape, strict=True))
+    return None if whole else attrs.evolve(step, sizes=sizes)
