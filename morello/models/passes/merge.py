@@ -53,7 +53,7 @@ def line_of(graph: Graph, node: Node) -> tuple[str, np.ndarray, np.ndarray] | No
 
 
 def _are_finite(dtype: np.dtype, *values: np.ndarray) -> bool:
-    """Return whether values are finite in a type."""
+    """Return True if all values are finite in a type."""
     with np.errstate(over="ignore"):
         return all(np.isfinite(one.astype(dtype)).all() for one in values)
 

@@ -28,7 +28,7 @@ def _after(graph: Graph, node: Node, make: Builder) -> bool:
     if node.op != "Matmul" or tuple(inputs) == node.inputs or abs(total) > np.finfo(np.float32).max:
         return False
     if make.tensors[node.outputs[0]].dtype == F16:
-        # Sums of what is not yet scaled down may exceed its range.
+        # Without the scale, sums may exceed its range.
         return False
     made = make.node("Matmul", *inputs, shape=make.shape(node.outputs[0]))
     make.node("Scale", made, to=node.outputs[0], given={"by": total})

@@ -26,7 +26,7 @@ touching_kernel = partial(Microkernel, cost=touching(HALF_CYCLE))
 
 
 def pointers(names: Sequence[str], operands: Sequence[OperandSite]) -> list[str]:
-    """Return the declarations of pointers to operands, of which the last is written."""
+    """Return C that declares pointers to operands; the last one is written."""
     consts = (*("const ",) * (len(names) - 1), "")
     every = zip(consts, names, operands, strict=True)
     return [f"{const}{one.tensor.state.dtype.c_name} *const {name} = {one.pointer()};" for const, name, one in every]

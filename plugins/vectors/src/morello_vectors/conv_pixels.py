@@ -21,6 +21,7 @@ from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_vectors.common import MEMORIES, pointers, print_block
 from morello_vectors.conv import beside, conv_of, plain
 from morello_vectors.conv_images import row_lines, rows_used
+from morello_vectors.core import LINE
 from morello_vectors.instructions import instructions
 from morello_vectors.lanes import NEAR_CORE, repeat
 from morello_vectors.multiply_add import MultiplyAdd, product_added, sums_type
@@ -38,8 +39,6 @@ _LEAST, _WIDEST = 4, 9
 #: Tenths of a cycle for each row of a tile, each turn of its loops and each sum, and hundredths for each vector of
 #: every other pixel, measured on a core of Zen 4.
 _LOOP, _TURN, _SUM, _SEPARATED = 80, 30, 10, 50
-#: The pixels of a line.
-_OF_LINE = 16
 _NAMES = ("image", "filters", "out", "y", "x", "top", "first", "end", "down", "channel", "line", "row", "pixels")
 
 
@@ -158,7 +157,7 @@ class _Printer:
         for down in range(last + 1, last + 1 + op.strides[0]):
             row = f"({names['top']} + {down}) * {image.stride(_ROW).grouped()} + {self._along}"
             place = f"{names['image']} + {names['channel']} * {image.stride(_CHANNEL).grouped()} + {row}"
-            for first in range(0, pixels, _OF_LINE):
+            for first in range(0, pixels, LINE // image.tensor.state.dtype.bytes):
                 yield instructions(site).prefetch(f"{place} + {first}", 2)
 
     def _products(self, run: _Run, sums: Sequence[Sequence[str]]) -> Iterator[str]:
