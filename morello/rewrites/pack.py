@@ -48,7 +48,7 @@ class Pack(PipelineRewrite[Constants]):
         one, dtype, more = logical.declared[first], logical.states[first].dtype, target.info.constants
         rank = len(one.dims)
         offered = target.layouts_of(NewBuffer(op.of, one, False), dtype)
-        for layout in (*offered, *(more(dtype, rank) if more else ())):
+        for layout in dict.fromkeys((*offered, *(more(dtype, rank) if more else ()))):
             yield cls(first, layout_name(layout, rank) or layout)
 
     def without_buffers(self) -> Self:

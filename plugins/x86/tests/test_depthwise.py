@@ -153,3 +153,11 @@ def test_search_packs_constant_filters_for_the_kernel() -> None:
     spec = BIAS.replace("layout[1, 2, 3, 4, 0])", "constant)")
     goal = api.goal(spec, target="x86_avx512").synthesize(db=False, budget=SearchBudget(seconds=2))
     assert goal.schedule.split("\n") == ["pack 2 as layout[1, 2, 3, 4, 0]", "select Depthwise3"]
+
+
+def test_search_lays_out_other_filters_for_the_kernel() -> None:
+    """The image, much larger than the filters, stays as it is."""
+    spec = alone("GroupedConv[padding=1]", "1×32×1×1×8×8×3×3", image="[0, 3, 4, 1, 2]")
+    goal = api.goal(spec, target="x86_avx2").synthesize(db=False, budget=SearchBudget(seconds=60))
+    assert goal.schedule.split("\n")[-1] == "select Depthwise"
+    assert "move 1 to L1 as layout[1, 2, 3, 4, 0]" in goal.schedule.split("\n")

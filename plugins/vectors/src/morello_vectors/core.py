@@ -14,6 +14,8 @@ from morello.plugins import MemoryLevel, NewBuffer
 LINE = 64
 #: The unit of costs.
 COST_UNIT, UNITS_PER_CYCLE = "tenths of a cycle", 10
+#: Filters of groups with the groups side by side, as depthwise kernels read them.
+_GROUPS_LAST = Layout(tuple(map(Dynamic, (1, 2, 3, 4, 0))))
 
 
 def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
@@ -76,7 +78,8 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
     These are `strips` of columns for register tiles; for bytes and values of 16 bits also strips of as many rows as a
     multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, for dot
     products with interleaved bf16. Images, of rank 4, also have layouts with channels last and in strips as long as a
-    vector; filters lie side by side, also in words of channels. With more dimensions, the last two are in both orders.
+    vector; filters lie side by side, also in words of channels. With more dimensions, the last two are in both orders;
+    filters of groups, of rank 5, also have the groups last.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
@@ -91,7 +94,7 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
         else:
             words = _taken(dtype) if rank > 1 else []
             found += [layout for taken in words for layout in _in_words(rank, taken, strips)]
-        more = map(Layout, permutations(row_major(rank).dims)) if rank == 3 else ()
+        more = map(Layout, permutations(row_major(rank).dims)) if rank == 3 else [_GROUPS_LAST] if rank == 5 else ()
         return [*dict.fromkeys((*found, *more))]
 
     return offered
@@ -100,7 +103,7 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
 def constants(strips: Sequence[int]):
     """Return the layouts for constants alone: filters in `strips`, position by position, as products read them.
 
-    Those of groups, of rank 5, lie in such strips group by group, or have groups side by side, as depthwise ones do.
+    Those of groups, of rank 5, lie in such strips group by group, or have groups last.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
@@ -109,7 +112,8 @@ def constants(strips: Sequence[int]):
         group, filters = range(rank - 4), rank - 4
         order = (*group, filters, filters + 2, filters + 3, filters + 1)
         found = [Layout((*map(Dynamic, order), Packed(filters, strip))) for strip in strips]
-        return found if rank == 4 else [*found, Layout(tuple(map(Dynamic, (1, 2, 3, 4, 0))))]
+        # Offered here, too, for restricted spaces, which have few of the others.
+        return found if rank == 4 else [*found, _GROUPS_LAST]
 
     return offered
 
@@ -118,9 +122,11 @@ def offers(layout: Layout, buffer: NewBuffer) -> bool:
     """Return True for layouts without strips, and for strips where kernels read them.
 
     Products take one matrix of a batch at a time, in either order. Casts of what lies in order make odd-even strips;
-    products read the others. Images are written in strips, too.
+    products read the others. Images are written in strips, too. Only filters have their groups last.
     """
     if not layout.has_strips:
+        if layout == _GROUPS_LAST:
+            return buffer.operand.name.startswith("filters")
         return not isinstance(buffer.op, Matmul) or layout.dims[0].dim == 0
     if any(one.odd_even for one in layout.dims):
         return buffer.cast
