@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 from morello_baselines import native
@@ -112,28 +113,54 @@ def spread(rates: Sequence[float]) -> tuple[float, float, float]:
 
 
 def draw(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
-    """Draw a panel for each suite and kind of operands: bars of the percent of the limit, lines for products."""
-    panels: dict[str, list[Result]] = {}
+    """Draw two panels for each suite and kind of operands: percents of the limit, and the searches of our programs.
+
+    Bars are layers, lines products; above the seconds of a search stands its gap in percent.
+    """
+    rows: dict[str, list[Result]] = {}
     for one in results:
         if one.seconds:
             kind = ", constant filters" if one.problem.packed else ""
-            panels.setdefault(one.problem.suite + kind, []).append(one)
-    figure = figures().Figure(figsize=(16, 3.2 * max(1, len(panels))), layout="constrained")
-    axes = figure.subplots(max(1, len(panels)), squeeze=False)[:, 0]
-    for (title, own), panel in zip(panels.items(), axes, strict=False):
+            rows.setdefault(one.problem.suite + kind, []).append(one)
+    figure = figures().Figure(figsize=(20, 3.2 * max(1, len(rows))), layout="constrained")
+    axes = figure.subplots(max(1, len(rows)), 2, squeeze=False, width_ratios=(3, 2))
+    for (title, own), (speeds, searches) in zip(rows.items(), axes, strict=False):
         names, runners = [*dict.fromkeys(one.problem.name for one in own)], [*dict.fromkeys(one.runner for one in own)]
-        for number, runner in enumerate(runners):
-            rates = percents(own, runner, limits, threads)
-            if own[0].problem.suite == PRODUCTS:
-                panel.plot(list(rates), list(rates.values()), label=runner)
-                continue
-            places = [names.index(name) + (number - len(runners) / 2) * 0.8 / len(runners) for name in rates]
-            panel.bar(places, list(rates.values()), 0.8 / len(runners), align="edge", label=runner)
-        panel.set(title=title, ylabel="percent of the limit", ylim=(0, None))
-        panel.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-        panel.grid(axis="y", linewidth=0.3)
-        panel.legend(fontsize=7, ncols=4)
+        lines = own[0].problem.suite == PRODUCTS
+        rates = {runner: percents(own, runner, limits, threads) for runner in runners}
+        _draw_values(speeds, names, rates, lines)
+        speeds.set(title=title, ylabel="percent of the limit", ylim=(0, None))
+        searched = [one for one in own if "search_seconds" in one.facts]
+        seconds = {one.runner: dict[str, float]() for one in searched}
+        for one in searched:
+            seconds[one.runner][one.problem.name] = one.facts["search_seconds"]
+        _draw_values(searches, names, seconds, lines)
+        searches.set(title="search, gap in percent", ylabel="seconds of CPU", ylim=(0, None))
+        for one in searched:
+            if one.facts.get("gap") and not lines:
+                place = _place(names, one.problem.name, [*seconds].index(one.runner), len(seconds))
+                text = f" {100 * one.facts['gap']:.1f}"
+                searches.text(place, one.facts["search_seconds"], text, rotation=90, fontsize=5, va="bottom")
     figure.savefig(path)
+
+
+def _draw_values(panel: Any, names: list[str], values: Mapping[str, Mapping[str, float]], lines: bool) -> None:
+    """Draw the values of each runner by problem, as lines or as bars beside one another."""
+    for number, (runner, own) in enumerate(values.items()):
+        if lines:
+            panel.plot(list(own), list(own.values()), label=runner)
+        else:
+            places = [_place(names, name, number, len(values)) for name in own]
+            panel.bar(places, list(own.values()), 0.8 / len(values), align="edge", label=runner)
+    panel.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    panel.grid(axis="y", linewidth=0.3)
+    if values:
+        panel.legend(fontsize=7, ncols=4)
+
+
+def _place(names: list[str], name: str, number: int, runners: int) -> float:
+    """Return where the bar of a runner begins."""
+    return names.index(name) + (number - runners / 2) * 0.8 / runners
 
 
 if __name__ == "__main__":

@@ -231,6 +231,8 @@ def _dims(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> d
         name, _, size = text.rpartition("=")
         if not (name and size.isdecimal()):
             raise click.BadParameter(f"{text!r} is not a name and a size such as batch=1", ctx, param)
+        if name in found:
+            raise click.BadParameter(f"{name} has two sizes, {found[name]} and {int(size)}", ctx, param)
         found[name] = int(size)
     return found
 

@@ -12,6 +12,8 @@ from morello.api.kernel import Kernel
 from morello.api.parallel import synthesize_all
 from morello.api.pipeline import goal_from
 from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.frontend.diagnostics import SourceError
 from morello.ir.impl import leaves
 from morello.kernels.target import Target
 from morello.models.plan import Call, Plan
@@ -35,7 +37,10 @@ def goals_of(calls: Iterable[Call], name: str, target: Target, suffix: str = "")
         text = call.written.text
         if text not in found:
             stem = "_".join(re.sub(r"\W", "", node.op.lower(), flags=re.ASCII) for node in call.step.nodes[:3])
-            made = goal_from(text, target)
+            try:
+                made = goal_from(text, target)
+            except SourceError as error:
+                raise MorelloError(f"{', '.join(map(str, call.step.nodes))}: {error.message}", error.hint) from None
             found[text] = attrs.evolve(made, name=f"{name}_{len(found)}_{stem}{suffix}")
     return found
 

@@ -111,8 +111,10 @@ def test_padding_in_words() -> None:
     x, w = values(1, 1, 4, 5), values(1, 1, 2, 4, seed=1)
     padded = np.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2)))
     np.testing.assert_array_equal(morello.conv2d(x, w, padding="same", **PLAIN), convolved(padded, w, 1, 0, 1, 1))
-    np.testing.assert_array_equal(morello.conv2d(x, w, padding="valid", **PLAIN), convolved(x, w, 1, 0, 1, 1))
-    np.testing.assert_array_equal(morello.conv2d(x, w, stride=[1, 1], **PLAIN), convolved(x, w, 1, 0, 1, 1))
+    np.testing.assert_array_equal(morello.conv2d(x, w, padding="VALID", **PLAIN), convolved(x, w, 1, 0, 1, 1))
+    np.testing.assert_array_equal(
+        morello.conv2d(x, w, stride=[1, 1], layout="NCHW", **PLAIN), convolved(x, w, 1, 0, 1, 1)
+    )
 
 
 @pytest.mark.slow
@@ -175,6 +177,8 @@ def test_axes_of_size_0() -> None:
         (lambda x: ANY.conv2d(x[None, None], x[None, None], layout="chwn"), "layout is 'chwn'"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], x), r"bias has shape \(2, 4\)"),
         (lambda x: ANY.conv2d(x[None, None, :1], x[None, None]), "leave no output"),
+        (lambda x: ANY.conv2d(x[None, None], x[None, None], dilation=2), "filters over 3×7 pixels leave no output"),
+        (lambda x: ANY.conv2d(None, x[None, None]), "got NoneType"),
         (lambda x: ANY.conv2d(x[None, None], x[None, None], groups=2), "1 channels of x"),
         (lambda x: ANY.attention(x, x, x[:1]), "with one batch for all"),
         (lambda x: ANY.attention(x, x, x, scale="d"), "scale is 'd'"),

@@ -112,6 +112,7 @@ def test_errors(cli, model, refused, tmp_path, monkeypatch, options, words):
 def test_errors_of_the_command_line(cli, model, refused):
     words = ("build", str(model), "-d", "out")
     refused(cli(*words, "--dim", "batch"), "'batch' is not a name and a size", code=2)
+    refused(cli(*words, "--dim", "batch=1", "--dim", "batch=2"), "batch has two sizes, 1 and 2", code=2)
     refused(cli(*words, "--prove", "--effort", "1"), "exclude each other", code=2)
     refused(cli(*words), "--dim batch=1")
 

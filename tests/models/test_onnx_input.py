@@ -122,6 +122,12 @@ def test_all_that_is_not_supported_at_once(tmp_path):
     ]
 
 
+def test_a_type_that_an_operation_does_not_take_names_its_node(tmp_path):
+    model = parsed("[one] r = Relu(x)\n[two] y = Softmax(r)", "int32[1, 4] x", "int32[1, 4] y")
+    with pytest.raises(MorelloError, match=r"^two \(Softmax\): .* is defined for floats, not for i32"):
+        morello.compile_model(read(tmp_path, model), target="reference_c", expansions=1)
+
+
 def test_names_that_are_no_c(tmp_path):
     model = parsed("y = Relu(x)")
     for part in (model.graph.input[0], model.graph.node[0].input):

@@ -119,12 +119,12 @@ def conv2d(
     bias: Any = None,
     *,
     stride: Sizes = 1,
-    padding: Sizes | Literal["same", "valid"] = 0,
+    padding: Sizes | Literal["same", "valid", "SAME", "VALID"] = 0,
     dilation: Sizes = 1,
     groups: int = 1,
     residual: Any = None,
     activation: str | None = None,
-    layout: Literal["nchw", "nhwc"] = "nchw",
+    layout: Literal["nchw", "nhwc", "NCHW", "NHWC"] = "nchw",
     out: Any = None,
     **options: Unpack[FunctionOptions],
 ) -> Any:
@@ -138,8 +138,8 @@ def conv2d(
     "relu6", "gelu", "silu", "sigmoid", "tanh", "hardsigmoid", "hardswish" or "mish".
     """
     parameters = tuple(tuple(each) if isinstance(each, list) else each for each in (stride, padding, dilation))
-    given = {"x": x, "w": w, "bias": bias, "residual": residual}
-    given = {name: one for name, one in given.items() if one is not None}
+    added = {"bias": bias, "residual": residual}
+    given = {"x": x, "w": w} | {name: one for name, one in added.items() if one is not None}
     return call(_CONV2D, (*parameters, groups, activation, layout, tuple(given)), tuple(given.values()), out, options)
 
 

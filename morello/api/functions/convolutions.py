@@ -74,9 +74,10 @@ def plan_conv2d(
 
 def _letters(layout: object) -> str:
     """Return the axes of images in a layout. Raises ArgumentError for another word."""
-    if layout not in _LAYOUTS:
+    found = _LAYOUTS.get(str(layout).lower())
+    if found is None:
         raise ArgumentError(f"conv2d: layout is {layout!r}", f"it is one of {', '.join(_LAYOUTS)}")
-    return _LAYOUTS[str(layout)]
+    return found
 
 
 def _check_ranks(x: tuple[int, ...], w: tuple[int, ...], letters: str) -> None:
@@ -117,15 +118,16 @@ class _Windows:
         strides, dilations = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
         reach = [apart * (length - 1) + 1 for apart, length in zip(dilations, size, strict=True)]
         axes = [*zip(image, reach, strides, strict=True)]
-        if padding == "same":
+        word = padding.lower() if isinstance(padding, str) else ""
+        if word == "same":
             before, after = same_padding(image, size, strides, dilations)
         else:
-            before = after = _pair("padding", 0 if padding == "valid" else padding, 0, ", or same or valid")
+            before = after = _pair("padding", 0 if word == "valid" else padding, 0, ", or same or valid")
         sizes = [(n + low + high - r) // step + 1 for (n, r, step), low, high in zip(axes, before, after, strict=True)]
         if min(sizes) < 1:
             raise ArgumentError(
-                f"conv2d: filters of {_times(size)} leave no output of an image of {_times(image)}",
-                "pass a larger padding",
+                f"conv2d: filters over {_times(reach)} pixels leave no output of an image of {_times(image)}",
+                "pass a larger padding, or smaller filters or dilations",
             )
         ends = [step * (n - 1) + r - low for (_, r, step), n, low in zip(axes, sizes, before, strict=True)]
         beyond = [max(0, end - n) for end, n in zip(ends, image, strict=True)]
