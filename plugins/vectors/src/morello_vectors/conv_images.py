@@ -286,7 +286,10 @@ class _Printer:
         lhs = f"{self.names['line']} + {pixel} * {image.stride(_COLUMN).grouped()}"
         rhs = f"{self.names['row']} + {filters.stride(_COLUMN) * part.column}"
         a = Matrix(lhs, image.stride(_COLUMN) * op.strides[1], inner.lhs)
-        return tile.lines(a, Matrix(rhs, inner.rhs, as_index(taken)), sums)
+        b = Matrix(rhs, inner.rhs, as_index(taken))
+        if self.lanes.size == 64 and filters.tensor.state.level != "L1":
+            tile = attrs.evolve(tile, fetches=tile.strip_ahead(b))
+        return tile.lines(a, b, sums)
 
 
 _NAMES = ("image", "filters", "out", "y", "x", "top", "first", "end", "down", "line", "row", "pixels")

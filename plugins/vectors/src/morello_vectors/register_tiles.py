@@ -78,10 +78,11 @@ def _in_strips(state: OperandState) -> bool:
     return state.contiguous if state.layout == _COLUMNS else state.contig >= 2
 
 
-def _fetches(spec: LogicalSpec, taken: int) -> bool:
-    """Return True for a right-hand side whose rows, from beyond L2, are too far apart for the core to foresee."""
+def _fetches(spec: LogicalSpec, taken: int) -> int:
+    """Return by how many steps to fetch rows of the right-hand side, from beyond L2, that the core does not foresee."""
     rhs = spec.states[1]
-    return rhs.level in ("L3", "GL") and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
+    far = rhs.level in ("L3", "GL") and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
+    return AHEAD if far else 0
 
 
 def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
@@ -114,13 +115,15 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
             lanes=lanes,
             accumulate=bool(getattr(site.spec.op, "accumulate", False)),
             fresh=site.fresh,
-            fetches=size == 64 and _fetches(site.spec, taken),
         )
         if lhs.mask and tile.in_rounds:
             names = site.fresh("first"), site.fresh("end")
             tile = attrs.evolve(tile, span=keys_used(lhs, tile.in_rounds * taken, site, *names))
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
+        if size == 64:
+            fetches = _fetches(site.spec, taken) or (rhs.tensor.state.level != "L1" and tile.strip_ahead(b))
+            tile = attrs.evolve(tile, fetches=fetches)
         if out.in_registers:
             names = out.vectors()
             c = [names[first : first + tile.vectors] for first in range(0, len(names), tile.vectors)]

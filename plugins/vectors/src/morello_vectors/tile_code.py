@@ -15,8 +15,10 @@ from morello_vectors.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
-#: Steps of k that a tile fetches into L2 ahead of those that it takes.
-AHEAD = 64
+#: Steps of k that a tile fetches into L2 ahead of those that it takes: of rows far apart, and of parts of wide strips.
+AHEAD, _STRIP_AHEAD = 64, 32
+#: The most lines of a strip.
+_STRIP = 8
 #: Sums up to which AVX2 has registers to spare for what compilers do with them.
 _FEW = 8
 #: Steps from which on sums are kept in parts: adding these up takes a few.
@@ -61,10 +63,10 @@ class TilePrinter:
     `accumulate`. The last vector of a row may be narrower; values behind it are neither read nor written.
 
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
-    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side. Rows of the left-hand side that
-    `overlap` share values, which each step reads anew. Loops that stay `rolled` load factors in each round. Tiles that
-    are `whole` never keep sums in parts. Steps are
-    repeated in the loops `around` them, outermost first. Of the steps `in_rounds`, only those in `span` count, if it is
+    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side, by this number of steps. Rows of the
+    left-hand side that `overlap` share values, which each step reads anew. Loops that stay `rolled` load factors in
+    each round. Tiles that are `whole` never keep sums in parts. Steps are repeated in the loops `around` them,
+    outermost first. Of the steps `in_rounds`, only those in `span` count, if it is
     given. Sums are stored as the lines of `after` leave them; these are of a row, a column, the name of the vector of
     sums there, and C that loads as many values.
     """
@@ -76,7 +78,7 @@ class TilePrinter:
     accumulate: bool
     fresh: Callable[[str], str]
     alone: bool = True
-    fetches: bool = False
+    fetches: int = 0
     overlap: bool = False
     rolled: bool = False
     whole: bool = False
@@ -135,6 +137,15 @@ class TilePrinter:
                 row, vector = divmod(at, self.vectors)
                 load = partial(self.lanes.load_sums, tail=tail, masks=self._masks)
                 yield from (f"    {line}" for line in self.after(row, vector * self.lanes.values, one, load))
+
+    def strip_ahead(self, rhs: Matrix) -> int:
+        """Return by how many steps to fetch rows if they are parts of wider strips.
+
+        A tile for L2 is often read for the first time part by part, which the core does not foresee.
+        """
+        row, own = rhs.row.constant or 0, self.columns * (rhs.column.constant or 1)
+        wider = own < row <= _STRIP * self.lanes.values
+        return _STRIP_AHEAD if wider and self.steps >= 2 * _STRIP_AHEAD else 0
 
     @property
     def vectors(self) -> int:
@@ -235,9 +246,9 @@ class TilePrinter:
 
     def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
         """Yield what fetches the rows of a later round; towards the end those of the next tile, to the right."""
-        ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - AHEAD
+        ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - self.fetches
         behind = f"({k} - {most}) * {row} + {rhs.column * self.columns}"
-        chosen = f"{k} < {most} ? ({k} + {AHEAD}) * {row} : {behind}"
+        chosen = f"{k} < {most} ? ({k} + {self.fetches}) * {row} : {behind}"
         yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + ({chosen});"
         fetched = attrs.evolve(rhs, pointer=ahead)
         for step in range(_UNROLLED):
