@@ -48,10 +48,9 @@ def named(source: Source, operations: Operations, node: OperationNode, *others: 
     """Return the operation that the text names, without its parameters; `others` might have stood here too."""
     if node.name not in operations:
         names = sorted([*operations, *others])
-        listing = f"operations are {', '.join(names)}"
-        raise source.error(
-            span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, names, listing)
-        )
+        # Frameworks have Conv2d where images have two dimensions unless a name says otherwise here.
+        word, listing = node.name.removesuffix("2d"), f"operations are {', '.join(names)}"
+        raise source.error(span(node.name), f"unknown operation {quoted(node.name)}", suggestion(word, names, listing))
     return operations[node.name]
 
 

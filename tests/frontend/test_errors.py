@@ -14,6 +14,7 @@ from morello.frontend import SourceError, parse, parse_schedule, parse_spec
 SPECS = [
     # Names
     ("‹Mtmul›(1×4×4×4, GL, GL, GL)", "unknown operation 'Mtmul'", "did you mean 'Matmul'? operations are Abs,"),
+    ("‹conv2d›(1×1×1×1×1×1×1, GL, GL, GL)", "unknown operation 'conv2d'", "did you mean 'Conv'? operations are Abs,"),
     ("Compose([Matmul, ‹Fillzero›], [(4, GL)])", "unknown operation 'Fillzero'", "did you mean 'FillZero'?"),
     ("Compose([Matmul, ‹Compose›], [(4, GL)])", "unknown operation 'Compose'", "operations are Abs,"),
     ("Move(4, ‹L7›, GL)", "unknown memory level 'L7'", "tiny has the levels RF, VRF, L1, GL"),

@@ -145,7 +145,7 @@ def test_an_image_is_printed_as_the_padding_that_makes_it_fit(target):
     ("given", "meant"),
     [
         ("Conv[padding=same](1×2×2×8×8×2×4, ", "Conv[padding=[0, 1, 1, 2]](1×2×2×8×8×2×4, "),
-        ("Conv[stride=2, padding=same](1×2×2×4×4×3×3, ", "Conv[stride=2, padding=[0, 0, 1, 1]](1×2×2×4×4×3×3, "),
+        ("Conv[stride=2, padding=SAME](1×2×2×4×4×3×3, ", "Conv[stride=2, padding=[0, 0, 1, 1]](1×2×2×4×4×3×3, "),
         ("Conv[stride=2, padding=same, image=7](1×2×2×4×4×3×3, ", "Conv[stride=2, padding=1](1×2×2×4×4×3×3, "),
         ("Conv[padding=valid](1×2×2×4×4×3×3, ", "Conv(1×2×2×4×4×3×3, "),
     ],
