@@ -48,7 +48,7 @@ TARGETS = ("x86_avx2", "x86_avx512")
 KERNELS = ("Conv", "Depthwise")
 #: Types of image, filters and sums; the first more often.
 _TYPES = (
-    *(("f32", "f32", "f32"),) * 4,
+    *(("f32", "f32", "f32"),) * 6,
     *(("bf16", "bf16", "f32"), ("u8", "i8", "i32")) * 2,
     *(("f16", "f16", "f16"), ("f16", "f16", "f32")),
     *(("bf16", "bf16", "bf16"), ("f64", "f64", "f64"), ("i8", "i8", "i32"), ("i16",) * 3, ("i32",) * 3),
@@ -92,14 +92,16 @@ class Convolutions:
     def _text(self) -> str:
         rng, grouped = self.rng, self.rng.random() < 0.5
         types, levels = rng.choice(_TYPES), rng.choice((("GL",), *(("L1",),) * 3, ("L1", "L2"), ("L1", "L2", "GL")))
-        # Most channels of narrow types come in words.
-        narrow = types[1] in ("bf16", "i8")
-        channels = (2, 4, 8) if narrow and rng.random() < 0.7 else _CHANNELS
+        graph, narrow = rng.random() < 0.4, types[1] in ("bf16", "i8")
+        # Mostly layouts that kernels read: rows of pixels, or channels last, those of narrow types in words.
+        last = "words" if narrow else "last"
+        kind = "any" if grouped else rng.choice(("any", "rows", "last", last, last))
+        channels, counts = ((2, 4, 8), (16, 24, 32)) if kind == "words" else (_CHANNELS, _FILTER_COUNTS)
         while True:
             h, w = rng.choice(_SIZES), rng.choice(_SIZES)
             fh, fw = (rng.choice((1, 2, 3, 3, 3, 5, 7)) for _ in range(2))
             inner = (rng.choice((1, 1, 1, 2)), rng.choice((1, 1, 1, 2))) if grouped else ()
-            outer = (rng.choice(_FILTER_COUNTS),) if grouped else (rng.choice(_FILTER_COUNTS), rng.choice(channels))
+            outer = (rng.choice(counts),) if grouped else (rng.choice(counts), rng.choice(channels))
             shape = (rng.choice((1, 1, 1, 2)), *outer, *inner, h, w, fh, fw)
             if product(shape) <= _VOLUME:
                 break
@@ -107,10 +109,12 @@ class Convolutions:
         given += [f"stride=[{rng.randint(1, 3)}, {rng.randint(1, 3)}]"] * (rng.random() < 0.4)
         given += [f"dilation=[{rng.randint(1, 2)}, {rng.randint(1, 2)}]"] * (rng.random() < 0.2)
         name = ("GroupedConv" if grouped else "Conv") + (f"[{', '.join(given)}]" if given else "")
-        layouts = _IMAGES[grouped], _FILTERS[grouped], _IMAGES[grouped]
-        if not grouped and rng.random() < 0.7:
-            # Those that kernels read, more often.
-            layouts = ("nhwc",), _WORDS if narrow else _FILTERS[False][1:3], ("nhwc",)
+        layouts = {
+            "any": (_IMAGES[grouped], _FILTERS[grouped], _IMAGES[grouped]),
+            "rows": (("row_major",),) * 3,
+            "words": (("nhwc",), _WORDS, ("nhwc",)),
+            "last": (("nhwc",), _FILTERS[False][2 if graph else 1 : 3], ("nhwc",)),
+        }[kind]
         image, filters, out = (
             f"({one}, {rng.choice(levels)}, {rng.choice(layout)})" for one, layout in zip(types, layouts, strict=True)
         )
@@ -118,7 +122,7 @@ class Convolutions:
             filters = f"{filters[:-1]}, constant)"
         end = f"{rng.choice(('', ', serial'))})"
         alone = f"{name}({'×'.join(map(str, shape))}, {image}, {filters}, {out}{end}"
-        if rng.random() < 0.6:
+        if not graph:
             return alone
         return self._graph(name, parse_spec(alone, self.target), (image, filters, out), end)
 
@@ -134,7 +138,7 @@ class Convolutions:
             ("b", channels, f"[over=[0, {rank - 2}, {rank - 1}]]"),
             ("r", sizes, ""),
         ):
-            if rng.random() < 0.6:
+            if rng.random() < 0.5:
                 made = f"s{len(ops)}"
                 ops.append(f"{made} = Add{over}({last}, {operand})")
                 given.append(
