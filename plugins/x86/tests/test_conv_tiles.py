@@ -127,3 +127,13 @@ def test_what_no_tile_takes_is_refused(plugin: TargetPlugin, spec: str, kernel: 
     goal = api.goal(spec, target=plugin.target, registry=Registry.of(x86=plugin))
     with pytest.raises(MorelloError, match=kernel):
         goal.apply(f"select {kernel}")
+
+
+@pytest.mark.parametrize(("filters", "accum", "fetched"), [(32, "", True), (16, "", False), (32, "Accum", False)])
+def test_later_pixels_of_outputs_with_more_filters_are_fetched(filters: int, accum: str, fetched: bool) -> None:
+    """Of the others, the core foresees whole lines, or has read the sums."""
+    spec = (
+        f"Conv{accum}(1×{filters}×3×2×8×3×3, (f32, L1, nhwc), (f32, L1, layout[1, 2, 3, 0]), (f32, L1, nhwc), serial)"
+    )
+    goal = api.goal(spec, target="x86_avx2", registry=Registry.of(x86=AVX2)).apply("tile [0, 16, 0, 1, 4, 0, 0]")
+    assert ("prefetch" in goal.apply("select ConvTile").program.source) is fetched

@@ -6,7 +6,7 @@ hold filters side by side, and values of the image are broadcast; or they hold p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -18,6 +18,8 @@ from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_vectors.common import MEMORIES
+from morello_vectors.core import LINE
+from morello_vectors.instructions import instructions
 from morello_vectors.multiply_add import Lanes, MultiplyAdd
 from morello_vectors.reduce import accumulates
 from morello_vectors.register_tiles import rows_within, vector_registers
@@ -32,6 +34,8 @@ _F, _C, _W, _FH, _FW = 1, 2, 4, 5, 6
 _FILTER, _CHANNEL, _COLUMN = 0, 1, 3
 #: The dimensions of filters along which products are summed, with the iteration dimension of each.
 _SUMMED = {1: _C, 2: _FH, 3: _FW}
+#: Pixels that a tile fetches ahead of those that it writes.
+_AHEAD = 16
 #: Tenths of a cycle for each turn of a loop around the innermost, measured on a core of Zen 5.
 _TURN = 20
 
@@ -94,6 +98,16 @@ def beside(dim: int) -> Callable[[OperandState], bool]:
 
 def plain(state: OperandState) -> bool:
     return state.layout is not None and not state.layout.has_strips
+
+
+def _fetched(site: KernelSite, pixels: int, filters: int) -> Iterator[str]:
+    """Yield what fetches later pixels of an output of more filters: the core does not foresee parts of pixels."""
+    out = site.operand(2)
+    stride, values = out.stride(_COLUMN), LINE // out.tensor.state.dtype.bytes
+    if (stride.constant or 0) > filters:
+        for pixel in range(_AHEAD, _AHEAD + pixels):
+            for first in range(0, filters, values):
+                yield instructions(site).prefetch(f"{out.pointer()} + {stride * pixel + first}", 1)
 
 
 @attrs.frozen
@@ -168,6 +182,9 @@ class _Tiles:
         else:
             a = Matrix(filters.pointer(), filters.stride(_FILTER), inner.lhs)
             b, c = Matrix(image.pointer(), inner.rhs), Matrix(out.pointer(), out.stride(_CHANNEL))
+        if self.by_filters and not op.accumulate:
+            for text in _fetched(site, rows, columns):
+                site.line(text)
         for text in tile.lines(a, b, c):
             site.line(text)
 
