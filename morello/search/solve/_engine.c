@@ -93,7 +93,7 @@ uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limit
     if (setjmp(state->failure)) {
         return 0;
     }
-    return node_of(state, table, shape, limits);
+    return node_within(state, table, shape, limits, INFINITY);
 }
 
 const Node *engine_nodes(const State *state) {

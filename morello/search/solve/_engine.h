@@ -132,6 +132,8 @@ typedef struct {
     const int32_t *cost_shapes;    /* [costs]: the set of shapes that each is for */
     const int64_t *cost_first;     /* [costs]: the first of its values, one for each shape of the set */
     const int32_t *shape_place;    /* [sets, shapes]: where a shape is in a set, -1: nowhere */
+    const int32_t *set_first;      /* [sets + 1]: those of each among the following */
+    const int32_t *set_shape;      /* shapes */
     const double *cost_values;
     const uint64_t *kernel_needs;  /* [kernels]: packed codes */
     const int64_t *kernel_priority;
@@ -260,7 +262,8 @@ enum {
 typedef struct State State;
 typedef struct Hyperedge Hyperedge;
 
-/* A Spec: low <= cost <= high. Most Specs are never expanded, and have no `expansion`, 0. */
+/* A Spec: low <= cost <= high. Most Specs are never expanded, and have no `expansion`, 0. `family` is 1 + its number,
+ * 0: not made yet. */
 typedef struct {
     double low, high;
     uint64_t limits;

@@ -43,15 +43,16 @@ void closure_edges(State *state, uint32_t number, double budget) {
         }
         states[space->closed_operand] = closure->into[at];
         Hyperedge edge = new_edge(state, CLOSURE, 0, 0, at - closure->first[row], closure->cost[at]);
-        add_part(state, &edge, node_of(state, table_of(state, closure->space, tuple, states), shape, model->full), 1);
+        const uint32_t below = table_of(state, closure->space, tuple, states);
+        add_new_part(state, &edge, below, shape, model->full, 1, budget);
         keep_edge(state, &edge, budget);
     }
 }
 
-/* Return the abstract node of a family. */
+/* Return the abstract node of a node. */
 static uint32_t abstraction(State *state, uint32_t number) {
     const Model *model = state->model;
-    const Family *family = &state->families[number];
+    Family *family = family_at(state, number);
     if (family->abstract) {
         return family->abstract;
     }
@@ -63,9 +64,8 @@ static uint32_t abstraction(State *state, uint32_t number) {
         patterns[operand] = pattern_of(model, states[operand], space->tensor[operand][family->shape]);
     }
     const uint32_t below = table_of(state->abstract, table->space, table->tuple, patterns);
-    const uint32_t found = node_of(state->abstract, below, (int32_t)family->shape, model->abstract->full);
-    state->families[number].abstract = found;
-    return found;
+    family->abstract = node_within(state->abstract, below, (int32_t)family->shape, model->abstract->full, INFINITY);
+    return family->abstract;
 }
 
 /* Raise the bound of a node by the abstract search until it exceeds the budget, is exact for the abstraction, or has not
@@ -77,7 +77,7 @@ int lookup_abstract(State *state, uint32_t number, double budget, int64_t *quota
     }
     /* The abstract search counts this turn. */
     ++*quota;
-    const uint32_t below = abstraction(state, state->nodes[number].family);
+    const uint32_t below = abstraction(state, number);
     /* The node of the previous lookup may be solved by now, through bounds of others. */
     if (abstract->frames_count && (abstract->frames[0].node != below || abstract->frames[0].budget != budget)) {
         release(abstract);

@@ -23,6 +23,17 @@ void add_part(State *state, Hyperedge *edge, uint32_t node, double times) {
     edge->low += times * state->nodes[node].low;
 }
 
+/* Add a part of a table. One that makes the edge cost more than the budget takes no new node: few others need it. */
+void add_new_part(State *state, Hyperedge *edge, uint32_t table, int32_t shape, uint64_t limits, double times,
+                  double budget) {
+    const uint32_t node = node_within(state, table, shape, limits, (budget - edge->low) / times);
+    if (node) {
+        add_part(state, edge, node, times);
+    } else {
+        edge->low = INFINITY;
+    }
+}
+
 /* Store an edge if its bound is within the budget. */
 void keep_edge(State *state, Hyperedge *edge, double budget) {
     if (edge->low <= budget) {
@@ -106,7 +117,7 @@ static void loop_edge(State *state, uint32_t number, const LoopGroup *group, uin
         }
         const uint64_t limits = node->limits;
         const uint32_t table = table_of(state, part->space, part->tuples[tuple], made);
-        add_part(state, &edge, node_of(state, table, part->shape[entry], limits), part->times[entry]);
+        add_new_part(state, &edge, table, part->shape[entry], limits, part->times[entry], budget);
     }
     keep_edge(state, &edge, budget);
 }
@@ -149,16 +160,16 @@ static void move_edge(State *state, uint32_t number, const Trial *trial, int32_t
     states[trial->operand] = fresh;
     const int32_t space = table_at(state, &state->nodes[number])->space;
     Hyperedge edge = new_edge(state, MOVE, trial->which, (uint32_t)step, move->priority[step], own);
-    add_part(state, &edge, node_of(state, table_of(state, space, trial->tuple, states), trial->shape, left), 1);
+    add_new_part(state, &edge, table_of(state, space, trial->tuple, states), trial->shape, left, 1, budget);
     const int32_t load[2] = {trial->state, fresh}, store[2] = {fresh, trial->state};
     const int32_t shape = move->copy_shape[trial->shape];
     if (!view && move->load >= 0) {
         const uint32_t table = table_of(state, move->copy_space, move->load, load);
-        add_part(state, &edge, node_of(state, table, shape, left), 1);
+        add_new_part(state, &edge, table, shape, left, 1, budget);
     }
     if (!view && move->store >= 0) {
         const uint32_t table = table_of(state, move->copy_space, move->store, store);
-        add_part(state, &edge, node_of(state, table, shape, left), 1);
+        add_new_part(state, &edge, table, shape, left, 1, budget);
     }
     keep_edge(state, &edge, budget);
 }

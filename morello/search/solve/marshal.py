@@ -132,6 +132,8 @@ class Marshaller(Structs):
             "cost_shapes": np.repeat(own, counts),
             "cost_first": np.cumsum(lengths) - lengths,
             "shape_place": places,
+            "set_first": np.cumsum([0, *map(len, sets.values())]),
+            "set_shape": np.concatenate([np.zeros(0, dtype=np.int64), *sets.values()]),
             "cost_values": self._bounds.tables.of(KernelTables).costs[space.key],
         }
 

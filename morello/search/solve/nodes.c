@@ -5,7 +5,7 @@ static void inform(State *state, uint32_t number, double low, double high, uint6
 
 /* Return an array with room for `needed` entries. Jumps to `failure` without memory or numbers. */
 void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, size_t size) {
-    uint64_t more = *room ? 2 * (uint64_t)*room : 4;
+    uint64_t more = *room ? 2 * (uint64_t)*room : 1;
     if (more > UINT32_MAX) {
         more = UINT32_MAX;
     }
@@ -168,6 +168,15 @@ static uint32_t family_of(State *state, uint32_t table, uint32_t shape) {
     return state->families_count - 1;
 }
 
+/* Return the family of a node, a new one if need be: most nodes are never visited, and have none. */
+Family *family_at(State *state, uint32_t number) {
+    Node *node = &state->nodes[number];
+    if (!node->family) {
+        node->family = 1 + family_of(state, node->table, node->shape);
+    }
+    return &state->families[node->family - 1];
+}
+
 /* Return the bound of a Move by the patterns of both operands, 0 without one. */
 double move_bound(const Model *model, const Space *space, int32_t shape, const int32_t *states) {
     int64_t place[2];
@@ -197,32 +206,33 @@ static double layout_bound(const Model *model, const Space *space, int32_t tuple
                            const int32_t *states) {
     double low = space->grid ? move_bound(model, space, shape, states) : 0;
     for (int operand = 0; space->by_operand && operand < space->operands; ++operand) {
-        low = fmax(low, operand_bound(model, space, operand, tuple, shape, states[operand]));
+        low = greater(low, operand_bound(model, space, operand, tuple, shape, states[operand]));
     }
     return low;
 }
 
-static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t limits) {
+/* Return the bound of a Spec before any search. */
+static double initial_bound(const State *state, const SubproblemTable *table, uint32_t shape, uint64_t limits) {
     const Model *model = state->model;
-    const uint32_t family = family_of(state, number, shape);
-    SubproblemTable *table = &state->tables[number];
     const Space *space = &model->space[table->space];
-    const int32_t *states = state->states + (size_t)number * (size_t)model->width;
-    double low = bound(model, space, table->tuple, (int32_t)shape, limits);
-    low = fmax(low, layout_bound(model, space, table->tuple, (int32_t)shape, states));
-    *PUSH(state, nodes) = (Node){.high = INFINITY,
-                                 .limits = limits,
-                                 .table = number,
-                                 .shape = shape,
-                                 .family = family};
+    const int32_t *states = state->states + (size_t)(table - state->tables) * (size_t)model->width;
+    const double low = bound(model, space, table->tuple, (int32_t)shape, limits);
+    return greater(low, layout_bound(model, space, table->tuple, (int32_t)shape, states));
+}
+
+static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t limits, double low) {
+    SubproblemTable *table = &state->tables[number];
+    *PUSH(state, nodes) = (Node){.high = INFINITY, .limits = limits, .table = number, .shape = shape};
     state->progress.tables_done -= !table->open;
     ++table->open;
     state->progress.nodes = state->nodes_count;
-    inform(state, state->nodes_count - 1, low, space->leaf ? low : INFINITY, UNKNOWN_PEAK, 0);
+    const double high = state->model->space[table->space].leaf ? low : INFINITY;
+    inform(state, state->nodes_count - 1, low, high, UNKNOWN_PEAK, 0);
 }
 
-/* Return the number of a node, a new one if need be. Limits that do not matter to its table count as full. */
-uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
+/* Return the number of a node, a new one if need be, but 0 in place of a new one that costs more than `most`. Limits that
+ * do not matter to its table count as full. */
+uint32_t node_within(State *state, uint32_t table, int32_t shape, uint64_t limits, double most) {
     const uint64_t relevant = state->tables[table].relevant;
     limits = (limits & relevant) | (state->model->full & ~relevant);
     Index *index = &state->node_index;
@@ -235,7 +245,11 @@ uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
             return index->at[slot].number - 1;
         }
     }
-    add_node(state, table, (uint32_t)shape, limits);
+    const double low = initial_bound(state, &state->tables[table], (uint32_t)shape, limits);
+    if (low > most) {
+        return 0;
+    }
+    add_node(state, table, (uint32_t)shape, limits, low);
     fill_slot(index, slot, hash, state->nodes_count);
     return state->nodes_count - 1;
 }
@@ -308,7 +322,7 @@ static void inform(State *state, uint32_t number, double low, double high, uint6
 /* Tighten the bounds of a node, and store them for the nodes that differ from it in limits only. */
 void tighten(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
     Node *node = &state->nodes[number];
-    Family *family = &state->families[node->family];
+    Family *family = family_at(state, number);
     const double before_low = node->low, before_high = node->high;
     const int up_to_date = node->version == family->version + 1;
     inform(state, number, low, high, peak, best);
@@ -333,7 +347,7 @@ void tighten(State *state, uint32_t number, double low, double high, uint64_t pe
 void refresh(State *state, uint32_t number) {
     const Model *model = state->model;
     Node *node = &state->nodes[number];
-    const Family *family = &state->families[node->family];
+    const Family *family = family_at(state, number);
     if (node->version == family->version + 1) {
         return;
     }

@@ -38,12 +38,12 @@ double part_bound(const Model *model, int32_t number, int32_t tuple, int32_t sha
     const Space *space = &model->space[number];
     double low = space->bounds[shape * space->width + space->column[tuple]];
     if (space->grid) {
-        return fmax(low, move_bound(model, space, shape, states));
+        return greater(low, move_bound(model, space, shape, states));
     }
     const int32_t *blank = space->blank + (int64_t)tuple * space->operands;
     for (int operand = 0; space->by_operand && operand < space->operands; ++operand) {
         if (states[operand] != blank[operand]) {
-            low = fmax(low, operand_bound(model, space, operand, tuple, shape, states[operand]));
+            low = greater(low, operand_bound(model, space, operand, tuple, shape, states[operand]));
         }
     }
     return low;
@@ -78,12 +78,11 @@ static void find_others(Work *work) {
 
 /* Lower the costs of a kernel, [shapes], to one of its costs. */
 static void lower_costs(const Space *steps, int32_t cost, double *least) {
-    const int32_t *place = steps->shape_place + (int64_t)steps->cost_shapes[cost] * steps->shapes;
+    const int32_t *first = steps->set_first + steps->cost_shapes[cost];
     const double *values = steps->cost_values + steps->cost_first[cost];
-    for (int32_t shape = 0; shape < steps->shapes; ++shape) {
-        if (place[shape] >= 0 && values[place[shape]] < least[shape]) {
-            least[shape] = values[place[shape]];
-        }
+    for (int32_t at = first[0]; at < first[1]; ++at, ++values) {
+        double *own = &least[steps->set_shape[at]];
+        *own = lesser(*values, *own);
     }
 }
 
@@ -157,14 +156,12 @@ static void take_inner_loop(Work *work, const LoopGroup *group, int64_t entry) {
         }
         if (!rest) {
             for (int32_t other = 0; other < others; ++other) {
-                const double total = cost + times * tile[other];
-                now[other] = total < now[other] ? total : now[other];
+                now[other] = lesser(cost + times * tile[other], now[other]);
             }
             continue;
         }
         for (int32_t other = 0; other < others; ++other) {
-            const double total = cost + times * tile[other] + once * left[other];
-            now[other] = total < now[other] ? total : now[other];
+            now[other] = lesser(cost + times * tile[other] + once * left[other], now[other]);
         }
     }
 }
@@ -203,7 +200,7 @@ static void take_other_loop(Work *work, const LoopGroup *group, int64_t entry) {
         if (tuple >= 0 && group->fits[tuple]) {
             patterns_at(work, at / bounds->others, tuple, states);
             double *now = &work->now[at];
-            *now = fmin(*now, loop_cost(work->model, group, entry, tuple, states, *now));
+            *now = lesser(loop_cost(work->model, group, entry, tuple, states, *now), *now);
         }
     }
 }
@@ -241,8 +238,15 @@ static void take_all_pipelines(Work *work) {
         if (tuple >= 0) {
             patterns_at(work, at / bounds->others, tuple, states);
             const double cost = pipeline_cost(work->model, work->steps, tuple, (uint32_t)work->shape, states);
-            work->now[at] = fmin(work->now[at], cost);
+            work->now[at] = lesser(cost, work->now[at]);
         }
+    }
+}
+
+/* Lower costs, [count], to those of other Specs plus the cost of a step. */
+static void lower_row(double *restrict now, const double *restrict moved, double cost, int32_t count) {
+    for (int32_t at = 0; at < count; ++at) {
+        now[at] = lesser(cost + moved[at], now[at]);
     }
 }
 
@@ -252,12 +256,11 @@ static void move_operand(Work *work, const TransitionClosure *closure) {
     for (int32_t place = 0; place < work->set->places; ++place) {
         const int32_t own = closure->place[work->set->pattern[place]];
         const int64_t row = (int64_t)closure->row[work->shape] * closure->places + own;
-        double *now = work->now + (int64_t)place * bounds->others;
         for (int64_t at = closure->first[row]; at < closure->first[row + 1]; ++at) {
             const int32_t into = work->set->place[closure->into[at]];
-            const double *moved = work->now + (int64_t)into * bounds->others;
-            for (int32_t other = 0; into != place && other < bounds->others; ++other) {
-                now[other] = fmin(now[other], closure->cost[at] + moved[other]);
+            if (into != place) {
+                lower_row(work->now + (int64_t)place * bounds->others, work->now + (int64_t)into * bounds->others,
+                          closure->cost[at], bounds->others);
             }
         }
     }
@@ -267,6 +270,9 @@ static void move_operand(Work *work, const TransitionClosure *closure) {
 static void move_other(Work *work, const TransitionClosure *closure, int operand) {
     const OperandBounds *bounds = work->bounds;
     const Model *model = work->model;
+    /* Of the patterns of a class, the cheapest suffices, which comes first. */
+    int32_t met[bounds->others + 1];
+    memset(met, -1, sizeof met);
     for (int32_t other = 0; other < bounds->others; ++other) {
         const int32_t tuple = work->sample[other];
         const int32_t pattern = tuple < 0 ? -1 : work->space->blank[(int64_t)tuple * work->space->operands + operand];
@@ -277,9 +283,13 @@ static void move_other(Work *work, const TransitionClosure *closure, int operand
         const int64_t row = (int64_t)closure->row[work->shape] * closure->places + closure->place[pattern];
         for (int64_t at = closure->first[row]; at < closure->first[row + 1]; ++at) {
             const int32_t into = after[model->cls[closure->into[at]]];
-            for (int32_t place = 0; into >= 0 && into != other && place < work->set->places; ++place) {
+            if (into < 0 || into == other || met[into] == other) {
+                continue;
+            }
+            met[into] = other;
+            for (int32_t place = 0; place < work->set->places; ++place) {
                 double *now = work->now + (int64_t)place * bounds->others;
-                now[other] = fmin(now[other], closure->cost[at] + now[into]);
+                now[other] = lesser(closure->cost[at] + now[into], now[other]);
             }
         }
     }
@@ -293,7 +303,7 @@ static void store(const Work *work) {
     float *values = bounds->values + bounds->first[work->shape] * bounds->others;
     for (int32_t at = 0; at < size; ++at) {
         const int32_t tuple = work->set->tuple[at];
-        values[at] = tuple < 0 ? INFINITY : rounded_down(fmax(work->now[at], by_class[work->space->column[tuple]]));
+        values[at] = tuple < 0 ? INFINITY : rounded_down(greater(work->now[at], by_class[work->space->column[tuple]]));
     }
 }
 

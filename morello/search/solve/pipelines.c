@@ -147,7 +147,7 @@ double pipeline_cost(const Model *model, const Space *space, int32_t tuple, uint
                 const int there = own >= 0 && tuples[at] >= 0 && operands_of(space, part, states, fresh, made);
                 cost += there ? part_bound(model, part->space, tuples[at], own, made) : INFINITY;
             }
-            least = fmin(least, cost);
+            least = lesser(cost, least);
         }
     }
     return least;
@@ -170,7 +170,7 @@ static void pipeline_edge(State *state, uint32_t number, const Stage *stage, dou
             break;
         }
         const uint32_t below = table_of(state, part->space, stage->tuples[at], made);
-        add_part(state, &edge, node_of(state, below, part->shape[stage->shape], left), 1);
+        add_new_part(state, &edge, below, part->shape[stage->shape], left, 1, budget);
     }
     keep_edge(state, &edge, budget);
 }

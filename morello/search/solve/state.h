@@ -170,7 +170,8 @@ void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, si
 #define PUSH(state, name) (ROOM(state, name), &(state)->name[(state)->name##_count++])
 
 uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states);
-uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
+uint32_t node_within(State *state, uint32_t table, int32_t shape, uint64_t limits, double most);
+Family *family_at(State *state, uint32_t number);
 uint32_t times_of(State *state, double times);
 Expansion *expand(State *state, uint32_t node);
 void tighten(State *state, uint32_t node, double low, double high, uint64_t peak, uint32_t best);
@@ -198,6 +199,8 @@ uint64_t peak_of(const State *state, uint32_t node, const Hyperedge *edge, const
 Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own);
 void keep_edge(State *state, Hyperedge *edge, double budget);
 void add_part(State *state, Hyperedge *edge, uint32_t node, double times);
+void add_new_part(State *state, Hyperedge *edge, uint32_t table, int32_t shape, uint64_t limits, double times,
+                  double budget);
 
 /* operand_bounds.c */
 float *operand_row(const OperandBounds *bounds, int32_t shape, int32_t place);
@@ -211,6 +214,15 @@ double edge_low(const State *state, const Node *node, const Hyperedge *edge);
 double edge_high(const State *state, const Node *node, const Hyperedge *edge);
 
 #pragma GCC visibility pop
+
+/* Unlike `fmin` and `fmax` these are no calls, and compilers make vectors of them. */
+static inline double lesser(double one, double other) {
+    return one < other ? one : other;
+}
+
+static inline double greater(double one, double other) {
+    return one > other ? one : other;
+}
 
 static inline int code_of(const Model *model, int level, uint64_t limits) {
     const uint64_t above = level + 1 < model->levels ? limits & ((UINT64_C(1) << model->shift[level + 1]) - 1) : limits;
