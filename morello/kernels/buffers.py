@@ -119,7 +119,10 @@ class View:
             first.offset(dense) + first.offset() * -1 if size > 1 else 0
             for dense, size in zip(layout.strides(shape), layout.physical_shape(shape), strict=True)
         )
-        return View.whole(Buffer(self.buffer.name, tensor, strides, self.buffer.variables, self.offset()))
+        # The tensor may be a view in a cache.
+        stored = attrs.evolve(tensor, state=attrs.evolve(tensor.state, level=self.buffer.tensor.state.level))
+        collapsed = Buffer(self.buffer.name, stored, strides, self.buffer.variables, self.offset())
+        return attrs.evolve(View.whole(collapsed), tensor=tensor)
 
     def _collapsed_registers(self, tensor: TensorSpec, dim_map: DimMap) -> View:
         """Return registers of one value each, which lie in no order, as a tensor of fewer dimensions."""

@@ -74,6 +74,11 @@ class OperandSite:
         """Return True if registers hold it, and not memory."""
         return self._view.buffer.in_registers
 
+    @property
+    def storage_level(self) -> str:
+        """Return the level of its storage, which a view of it in a cache does not change."""
+        return self._view.buffer.tensor.state.level
+
     def scalar(self, position: int = 0) -> str:
         """Return the C lvalue of one value, in a scalar register or in memory."""
         return self.register(position) if self.in_registers else f"{self.name}[{self._offset(position)}]"

@@ -25,7 +25,7 @@ _Axis = int | Every | Collapsed
 
 @attrs.frozen(cache_hash=True)
 class SpatialSplit(PipelineRewrite[Conv]):
-    """`spatial_split`: a ConvAccum with one filter position as a MatmulAccum.
+    """`spatial_split`: a Conv or ConvAccum with one filter position as a Matmul or MatmulAccum.
 
     Tile fh and fw by 1 first. Pixels of an image are rows of the product, channels its reduction and filters its
     columns; with `filters`, filters are rows and pixels columns. The image has one row of pixels, and the product
@@ -35,19 +35,17 @@ class SpatialSplit(PipelineRewrite[Conv]):
 
     keyword: ClassVar[str] = "spatial_split"
     order: ClassVar[int] = 180
-    example: ClassVar[Example] = Example(Conv(accumulate=True), (1, 4, 2, 1, 4, 1, 1))
+    example: ClassVar[Example] = Example(Conv(), (1, 4, 2, 1, 4, 1, 1))
     takes: ClassVar[type[Operation]] = Conv
     filters: bool = argument(bool, keyword="filters", default=False)
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
-        if isinstance(logical.op, Conv) and logical.op.accumulate:
+        if isinstance(logical.op, Conv):
             yield cls()
             yield cls(filters=True)
 
     def pipelines(self, op: Conv, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        if not op.accumulate:
-            raise Inapplicable(f"`{self.keyword}` is for ConvAccum, not for {op}", "rewrite a Conv with to_accum first")
         if any(op.pads):
             raise Inapplicable(f"{op} has padding", "rewrite it with pad first")
         shape = logical.shape
@@ -67,19 +65,19 @@ class SpatialSplit(PipelineRewrite[Conv]):
             cells = masked(None, mask)
             if mask is not False and (cells is None or len(cells)):
                 applies = True
-                stage = self._product(select_cells(logical, cells).shape, axis, take(pixels, cells))
+                stage = self._product(op, select_cells(logical, cells).shape, axis, take(pixels, cells))
                 yield PipelinePlan([stage], cells=cells)
         if not applies:
             raise Inapplicable(
                 f"{op} has several images of several pixels, or several rows of pixels apart", "tile b, h or w by 1"
             )
 
-    def _product(self, shape: Sequence[Num], axis: _Axis, pixels: Num) -> Stage:
+    def _product(self, op: Conv, shape: Sequence[Num], axis: _Axis, pixels: Num) -> Stage:
         """Return the Matmul over channels, whose rows (or columns) are the pixels along an axis of the image."""
         output = axis.dim if isinstance(axis, Every) else axis
         dim_maps: tuple[DimMap, ...]
         if self.filters:
             dim_maps = ((None, 0, 1), (None, 1, axis), (None, 1, output))
-            return Stage(Matmul(accumulate=True), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
+            return Stage(Matmul(accumulate=op.accumulate), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
         dim_maps = ((None, axis, 1), (None, 1, 0), (None, output, 1))
-        return Stage(Matmul(accumulate=True), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)
+        return Stage(Matmul(accumulate=op.accumulate), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)

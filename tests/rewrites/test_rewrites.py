@@ -14,6 +14,7 @@ import morello
 from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Alloc, Loop, Node
+from morello.ir.ops.matmul import Matmul
 from morello.rewrites.base import rewrites_of
 from morello.rewrites.tile import Tile
 
@@ -204,6 +205,12 @@ def convolution(stride: str, image: str = "L1") -> morello.Goal:
     return morello.goal(
         f"ConvAccum[stride={stride}](1×8×4×1×6×1×1, (f32, {image}), (f32, L1), (f32, L1), serial)", target="x86_avx2"
     )
+
+
+def test_a_convolution_with_one_position_is_a_product() -> None:
+    spec = "Conv(1×8×4×1×6×1×1, (f32, L1), (f32, L1), (f32, L1), serial)"
+    (part,) = node(morello.goal(spec, target="x86_avx2").apply("spatial_split")).expansion.parts
+    assert part.logical.op == Matmul()
 
 
 @pytest.mark.parametrize(("image", "contig"), [("L1", 0), ("L1, nhwc", 1), ("L1, nchw4c", 1)])

@@ -92,7 +92,7 @@ def test_the_k_best_of_the_model_are_compared_with_the_clock(cli: Cli, write: Wr
 
 def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
     listed = cli("tune", write(), "--list")
-    for word in ("offline", "evolution", "kbest", "openai", "command", "ensemble:A,B", "register_tile", "prefetch"):
+    for word in ("offline", "evolution", "kbest", "openai", "command", "ensemble:A,B", "register_tile", "stream"):
         assert word in listed.stdout
     assert "register_tile" in cli("tune", write(), "--list", "--json").stdout
 

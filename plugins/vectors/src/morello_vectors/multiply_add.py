@@ -196,9 +196,9 @@ class Lanes:
         """Return lines that make compilers hold a vector in a register from there on."""
         return []
 
-    def prefetch(self, place: str) -> str:
-        """Return the statement that fetches a line into L2."""
-        return instructions(self._site).prefetch(place, 2)
+    def prefetch(self, place: str, level: int = 2) -> str:
+        """Return the statement that fetches a line into L1 or L2."""
+        return instructions(self._site).prefetch(place, level)
 
     @property
     def _site(self) -> KernelSite:

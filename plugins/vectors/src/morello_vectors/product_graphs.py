@@ -104,7 +104,7 @@ class _Family:
         tile = TilePrinter(rows=m, columns=n, steps=k, lanes=lanes, accumulate=False, fresh=site.fresh, after=after)
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW))
-        for line in tile.lines(a, b, Matrix(out.pointer(), out.stride(_ROW))):
+        for line in tile.fetching(b, rhs, out).lines(a, b, Matrix(out.pointer(), out.stride(_ROW))):
             site.line(line)
 
     def kernel(self, inputs: int) -> Microkernel:

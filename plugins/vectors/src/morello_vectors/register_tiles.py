@@ -19,8 +19,8 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, Multiple, OperandPattern
 from morello_vectors.common import MEMORIES
 from morello_vectors.multiply_add import Families, Lanes, MultiplyAdd
-from morello_vectors.tile_code import AHEAD, Matrix, TilePrinter, parts_of
-from morello_vectors.tile_cost import PAGE_BYTES, cost_of_tiles
+from morello_vectors.tile_code import Matrix, TilePrinter, parts_of
+from morello_vectors.tile_cost import cost_of_tiles
 from morello_vectors.tile_tables import cycles_of
 
 #: Dimensions of the operands, after the batch: rows and columns.
@@ -78,13 +78,6 @@ def _in_strips(state: OperandState) -> bool:
     return state.contiguous if state.layout == _COLUMNS else state.contig >= 2
 
 
-def _fetches(spec: LogicalSpec, taken: int) -> int:
-    """Return by how many steps to fetch rows of the right-hand side, from beyond L2, that the core does not foresee."""
-    rhs = spec.states[1]
-    far = rhs.level in ("L3", "GL") and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
-    return AHEAD if far else 0
-
-
 def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
     """Return the condition that the registers suffice, and that tails can be loaded."""
 
@@ -121,9 +114,7 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
             tile = attrs.evolve(tile, span=keys_used(lhs, tile.in_rounds * taken, site, *names))
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
-        if size == 64:
-            fetches = _fetches(site.spec, taken) or (rhs.tensor.state.level != "L1" and tile.strip_ahead(b))
-            tile = attrs.evolve(tile, fetches=fetches)
+        tile = tile.fetching(b, rhs, out)
         if out.in_registers:
             names = out.vectors()
             c = [names[first : first + tile.vectors] for first in range(0, len(names), tile.vectors)]

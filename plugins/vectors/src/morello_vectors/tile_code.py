@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import zip_longest
+from typing import Self
 
 import attrs
 
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.numbers import Num, ceil_div, choose
 from morello.kernels.positions import Span
+from morello.kernels.site import OperandSite
+from morello_vectors.lanes import NEAR_CORE
 from morello_vectors.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
 #: Steps of k that a tile fetches into L2 ahead of those that it takes: of rows far apart, and of parts of wide strips.
-AHEAD, _STRIP_AHEAD = 64, 32
+_AHEAD, _STRIP_AHEAD = 64, 32
 #: The most lines of a strip.
 _STRIP = 8
+#: The most steps of which L2 keeps the next tile's rows; it does not if they are a multiple of so many bytes apart.
+_NEXT, _SPACING = 1024, 2048
+#: Bytes of a cache line.
+_LINE = 64
 #: Sums up to which AVX2 has registers to spare for what compilers do with them.
 _FEW = 8
 #: Steps from which on sums are kept in parts: adding these up takes a few.
@@ -63,12 +70,12 @@ class TilePrinter:
     `accumulate`. The last vector of a row may be narrower; values behind it are neither read nor written.
 
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
-    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side, by this number of steps. Rows of the
-    left-hand side that `overlap` share values, which each step reads anew. Loops that stay `rolled` load factors in
-    each round. Tiles that are `whole` never keep sums in parts. Steps are repeated in the loops `around` them,
-    outermost first. Of the steps `in_rounds`, only those in `span` count, if it is
-    given. Sums are stored as the lines of `after` leave them; these are of a row, a column, the name of the vector of
-    sums there, and C that loads as many values.
+    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side, by this number of steps, one that
+    `fetches_out` the lines that it writes, which it waits for otherwise. Rows of the left-hand side that `overlap`
+    share values, which each step reads anew. Loops that stay `rolled` load factors in each round. Tiles that are
+    `whole` never keep sums in parts. Steps are repeated in the loops `around` them, outermost first. Of the steps
+    `in_rounds`, only those in `span` count, if it is given. Sums are stored as the lines of `after` leave them; these
+    are of a row, a column, the name of the vector of sums there, and C that loads as many values.
     """
 
     rows: int
@@ -79,6 +86,7 @@ class TilePrinter:
     fresh: Callable[[str], str]
     alone: bool = True
     fetches: int = 0
+    fetches_out: bool = False
     overlap: bool = False
     rolled: bool = False
     whole: bool = False
@@ -118,6 +126,9 @@ class TilePrinter:
             for vector in range(self.vectors)
         ]
         body: list[str] = []
+        if self.fetches_out and not self.accumulate:
+            lines = [_at(one, row, at) for one in out for row in range(self.rows) for at in self._lines(2)]
+            body += [f"    {lanes.prefetch(line, 1)}" for line in lines]
         for one, place, tail in zip_longest(each, places, vectors):
             if out or not self.accumulate:
                 value = lanes.load_sums(place, tail, self._masks) if self.accumulate else lanes.zero
@@ -138,6 +149,20 @@ class TilePrinter:
                 load = partial(self.lanes.load_sums, tail=tail, masks=self._masks)
                 yield from (f"    {line}" for line in self.after(row, vector * self.lanes.values, one, load))
 
+    def fetching(self, b: Matrix, rhs: OperandSite, out: OperandSite) -> Self:
+        """Return it with what it fetches: parts of strips, and lines beyond L2, which arrive while it takes many steps.
+
+        Rows beyond L2 are fetched where multiply-adds take longer than all loads: the same ones of the next tile, to
+        the right, or later ones, if L2 would lose these.
+        """
+        far, far_out = (self.steps > MANY_STEPS and one.storage_level not in NEAR_CORE for one in (rhs, out))
+        hidden = self.rows + self.vectors + len(self._lines(1)) <= self.rows * self.vectors
+        ahead = self.strip_ahead(b) if self.lanes.size == 64 and rhs.tensor.state.level != "L1" else 0
+        if not ahead and far and hidden and b.row != b.column * self.columns:
+            few_sets = (b.row.constant or 0) * self.lanes.types[1].bytes % _SPACING == 0
+            ahead = min(_AHEAD, self.steps) if few_sets or self.steps > _NEXT else self.steps
+        return attrs.evolve(self, fetches=ahead, fetches_out=far_out)
+
     def strip_ahead(self, rhs: Matrix) -> int:
         """Return by how many steps to fetch rows if they are parts of wider strips.
 
@@ -146,6 +171,11 @@ class TilePrinter:
         row, own = rhs.row.constant or 0, self.columns * (rhs.column.constant or 1)
         wider = own < row <= _STRIP * self.lanes.values
         return _STRIP_AHEAD if wider and self.steps >= 2 * _STRIP_AHEAD else 0
+
+    def _lines(self, operand: int) -> range:
+        """Return the columns of `rhs` or the output with which lines of a row begin, if one begins with the tile."""
+        taken = self.lanes.adds.taken if operand == 1 else 1
+        return range(0, self.columns, _LINE // (taken * self.lanes.types[operand].bytes))
 
     @property
     def vectors(self) -> int:
@@ -247,14 +277,13 @@ class TilePrinter:
     def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
         """Yield what fetches the rows of a later round; towards the end those of the next tile, to the right."""
         ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - self.fetches
-        behind = f"({k} - {most}) * {row} + {rhs.column * self.columns}"
-        chosen = f"{k} < {most} ? ({k} + {self.fetches}) * {row} : {behind}"
-        yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + ({chosen});"
+        chosen = f"{f'({k} - {most})' if most else k} * {row} + {rhs.column * self.columns}"
+        if most:
+            chosen = f"({k} < {most} ? ({k} + {self.fetches}) * {row} : {chosen})"
+        yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + {chosen};"
         fetched = attrs.evolve(rhs, pointer=ahead)
         for step in range(_UNROLLED):
-            for vector in range(self.vectors):
-                place = _at(fetched, step, vector * self.lanes.values)
-                yield self.lanes.prefetch(place)
+            yield from (self.lanes.prefetch(_at(fetched, step, column)) for column in self._lines(1))
 
     def _elements_along_k(self, lhs: Matrix, loaded: Elements) -> Iterator[str]:
         """Yield a load for each row of `lhs` of its values for a round, if multiply-adds take elements of vectors."""

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello_tune import MenuItem, TuningCandidate, TuningInfo
-from morello_tune.edits import child_started, distinct_edits, remove_step, replace_step, sites
+from morello_tune.edits import child_started, distinct_edits, replace_step, sites
 
-from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.schedule import Schedule
 
@@ -31,29 +30,11 @@ def _stream(candidate: TuningCandidate) -> Iterator[Schedule]:
     return distinct_edits(candidate, found())
 
 
-def _prefetch(candidate: TuningCandidate) -> Iterator[Schedule]:
-    """Leave rows where they lie: register tiles of AVX-512 fetch rows ahead that they read from memory."""
-
-    def found() -> Iterator[Callable[[], Schedule]]:
-        for site in sites(candidate.impl):
-            step = site.step
-            if isinstance(step, MoveStep) and step.layout is None and step.dtype is None:
-                yield partial(remove_step, candidate, site)
-
-    return distinct_edits(candidate, found())
-
-
 MENU = (
     MenuItem(
         name="stream",
         text="write results past the caches, or through them again (kernels called ...Streamed)",
         edits=_stream,
-        phase="late",
-    ),
-    MenuItem(
-        name="prefetch",
-        text="leave an operand in memory, so that register tiles prefetch its rows instead of moving it to a cache",
-        edits=_prefetch,
         phase="late",
     ),
 )
