@@ -58,7 +58,7 @@ def test_files_begin_with_the_innermost_specifier() -> None:
 
 def test_sizes_determine_trips() -> None:
     made = resolved(
-        parse_scheme("[R_j, R_k, R_i, T_{4,k}, U_{6,i}, U_{2,j}, V_j]", MATMUL), {"m": 12, "k": 8, "n": 48}, 8
+        parse_scheme("[R_j, R_k, R_i, T_{4,k}, U_{6,i}, U_{2,j}, V_j]", MATMUL), {"m": 12, "k": 8, "n": 48}, 8, MATMUL
     )
     assert scheme_text(made, MATMUL) == "[T_{3,j}, T_{2,k}, T_{2,i}, T_{4,k}, U_{6,i}, U_{2,j}, V_j]"
 
@@ -72,7 +72,7 @@ def test_sizes_determine_trips() -> None:
         ("[R_k R_c]", "no separator before 'R_c'"),
         ("[T_{0,k}]", "at least one trip"),
         ("[V_k, T_{1,k}]", "V is the innermost"),
-        ("[R_k, R_k]", "more than one R along f"),
+        ("[R_k, R_k]", r"more than one R along k \(f of the Spec\)"),
         ("[U_{α,h}]", "belong together"),
         ("[λseq_h α.[(1,2)], U_{α,h}]", "at least two pairs"),
     ],
@@ -85,7 +85,7 @@ def test_text_that_is_no_scheme_is_an_error(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[R_i, R_k, U_{2,j}, V_j]", "covers 16 of 64 along n"),
+        ("[R_i, R_k, U_{2,j}, V_j]", r"covers 16 of 64 along j \(n of the Spec\)"),
         ("[R_i, R_j, R_k, U_{5,i}, U_{2,j}, V_j]", "tiles of 5 do not divide 24"),
         ("[R_i, R_j, T_{16,k}, U_{4,j}, V_i]", "neighbours along j alone"),
         ("[R_i, R_j, T_{16,k}, U_{12,i}, U_{2,j}, V_j]", "no microkernel of x86_avx2 implements"),

@@ -73,33 +73,38 @@ def inner_sizes(scheme: Scheme, numbers: Mapping[str, int]) -> dict[str, int]:
     return sizes
 
 
-def resolved(scheme: Scheme, sizes: Mapping[str, int], values: int) -> Scheme:
+def _along(dim: str, op: Operation) -> str:
+    """Return a dimension by its letter in the paper, and in brackets its name in Specs, if that is another."""
+    letter = letters(op)[dim]
+    return f"along {letter}" if letter == dim else f"along {letter} ({dim} of the Spec)"
+
+
+def resolved(scheme: Scheme, sizes: Mapping[str, int], values: int, op: Operation) -> Scheme:
     """Return the scheme of `T`, `U`, `V` and λseq for a problem of these sizes, with vectors of `values`.
 
     Raises Inapplicable if it does not cover the problem exactly.
     """
     scheme = tuple(attrs.evolve(one, count=values) if one == Specifier("V", one.dim) else one for one in scheme)
-    _check(scheme)
+    _check(scheme, op)
     inner = inner_sizes(scheme, {})
     made: list[Specifier | LoopSequence] = []
     for one in scheme:
         if isinstance(one, Specifier) and one.kind == "R":
             trips, rest = divmod(sizes.get(one.dim, 0), inner[one.dim])
             if rest or not trips:
-                rule = f"R along {one.dim}: tiles of {inner[one.dim]} do not divide {sizes.get(one.dim, 0)}"
+                rule = f"R {_along(one.dim, op)}: tiles of {inner[one.dim]} do not divide {sizes.get(one.dim, 0)}"
                 raise Inapplicable(rule, "two sizes cover it exactly with λseq")
             one = Specifier("T", one.dim, trips)
         made.append(one)
     covered = inner_sizes(tuple(made), {})
     for dim, size in sizes.items():
         if covered.get(dim, 1) != size:
-            raise Inapplicable(
-                f"the scheme covers {covered.get(dim, 1)} of {size} along {dim}", "add or change a T of that dimension"
-            )
+            rule = f"the scheme covers {covered.get(dim, 1)} of {size} {_along(dim, op)}"
+            raise Inapplicable(rule, "add or change a T of that dimension")
     return tuple(made)
 
 
-def _check(scheme: Scheme) -> None:
+def _check(scheme: Scheme, op: Operation) -> None:
     """Raise Inapplicable for specifiers in a wrong place or number."""
     vectors = [place for place, one in enumerate(scheme) if isinstance(one, Specifier) and one.kind == "V"]
     if vectors and vectors != [len(scheme) - 1]:
@@ -107,11 +112,11 @@ def _check(scheme: Scheme) -> None:
     for dim in {one.dim for one in scheme}:
         own = [one for one in scheme if one.dim == dim]
         if sum(isinstance(one, Specifier) and one.kind == "R" for one in own) > 1:
-            raise Inapplicable(f"there is more than one R along {dim}", "give all but one of them as T")
+            raise Inapplicable(f"there is more than one R {_along(dim, op)}", "give all but one of them as T")
         places = [place for place, one in enumerate(own) if isinstance(one, LoopSequence)]
         bound = [place for place, one in enumerate(own) if one in (Specifier("T", dim), Specifier("U", dim))]
         if len(places) != len(bound) or len(places) > 1 or (places and places[0] > bound[0]):
-            rule = f"a λseq along {dim} and one T or U inside that takes its number belong together"
+            rule = f"a λseq {_along(dim, op)} and one T or U inside that takes its number belong together"
             raise Inapplicable(rule, _HINT)
 
 
@@ -172,7 +177,7 @@ def parse_scheme(text: str, op: Operation) -> Scheme:
     dims = {letter: dim for dim, letter in letters(op, files).items()}
     found = [_specifier(match, dims, op) for match in _matches(inside, _FILES if files else _PAPER, files)]
     scheme = tuple(one for one in (reversed(found) if files else found) if one is not None)
-    _check(scheme)
+    _check(scheme, op)
     return scheme
 
 

@@ -61,7 +61,7 @@ def schedule_of_scheme(scheme: Scheme, spec: Spec, target: Target, band: range =
     letters(logical.op)
     sizes = dict(zip(logical.dims, map(int, logical.shape), strict=True))
     vectors = any(isinstance(one, Specifier) and one.kind == "V" for one in scheme)
-    whole = resolved(scheme, sizes, lanes(logical, target) if vectors else 1)
+    whole = resolved(scheme, sizes, lanes(logical, target) if vectors else 1, logical.op)
     return tuple(_Lowering(target, whole, band, sums_of(logical)[0]).steps(spec, 0, {}))
 
 

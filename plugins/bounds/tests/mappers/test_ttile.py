@@ -133,7 +133,8 @@ def test_schemes_of_a_permutation_are_those_of_the_paper() -> None:
         assert len({*schemes}) == len(schemes)
         counts[cover] = len(schemes)
         if cover == ((2, 11), (1, 12)):
-            assert resolved(parse_scheme(EXAMPLE, conv(64, 4, 4, 1).spec.op), left | {"w": 34, "f": 512}, 16) in schemes
+            sizes = left | {"w": 34, "f": 512}
+            assert resolved(parse_scheme(EXAMPLE, Conv()), sizes, 16, Conv()) in schemes
     assert counts[(2, 11), (1, 12)] == 12
     assert counts[(1, 8), (1, 9)] == 36
     assert sum(counts.values()) == 108
@@ -144,7 +145,8 @@ def test_volumes_are_those_of_the_formula() -> None:
     nest = nest_of(goal.spec)
     found = {}
     for text in (EXAMPLE, MOVED):
-        scheme = resolved(parse_scheme(text, goal.spec.op), dict(zip(nest.loops, nest.sizes, strict=True)), 16)
+        sizes = dict(zip(nest.loops, nest.sizes, strict=True))
+        scheme = resolved(parse_scheme(text, Conv()), sizes, 16, Conv())
         found[text] = [volume(scheme, nest, 4 * values) // 4 for values in (8192, 12288, 262144, 22 << 18)]
     assert found[EXAMPLE] == [173_592_576, 113_430_528, 9_441_280, 2_695_168]
     assert found[MOVED][2] == 12_390_400
