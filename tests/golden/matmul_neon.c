@@ -66,11 +66,6 @@ void matmul_neon(const float *restrict lhs, const float *restrict rhs, float *re
                 for (ptrdiff_t k = 0; k < 64; k += 4) {
                     const float *const lhs2_k = lhs2 + k * 1;
                     const float *const rhs2_k = rhs2 + k * 64;
-                    const float *const ahead = rhs2 + k * 64 + 8;
-                    __builtin_prefetch(ahead, 0, 2);
-                    __builtin_prefetch(ahead + 64, 0, 2);
-                    __builtin_prefetch(ahead + 128, 0, 2);
-                    __builtin_prefetch(ahead + 192, 0, 2);
                     const f32x4 values = load_f32x4(lhs2_k);
                     const f32x4 values2 = load_f32x4(lhs2_k + 64);
                     const f32x4 values3 = load_f32x4(lhs2_k + 128);

@@ -345,17 +345,20 @@ def test_avx2_keeps_sums_in_place_and_stores_tails_without_masks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "moved", "operands", "fetched"),
+    ("rows", "columns", "moved", "operands", "fetched"),
     [
-        (4, "move 1 to L2\n", "GL, GL, GL", (4, 4)),
-        (4, "", "GL, (f32, L2), (f32, L2)", (0, 0)),
-        (1, "", "GL, GL, GL", (1, 0)),
+        (4, 2048, "move 1 to L2\n", "GL, GL, GL", (4, 4)),
+        (4, 2048, "", "GL, (f32, L2), (f32, L2)", (0, 0)),
+        (1, 2048, "", "GL, GL, GL", (1, 0)),
+        (4, 48, "", "GL, GL, GL", (4, 0)),
     ],
-    ids=["a view of memory", "operands in L2", "more loads than multiply-adds"],
+    ids=["a view of memory", "operands in L2", "more loads than multiply-adds", "a matrix that stays in L2"],
 )
-def test_tiles_fetch_lines_from_memory(rows: int, moved: str, operands: str, fetched: tuple[int, int]) -> None:
+def test_tiles_fetch_lines_from_memory(
+    rows: int, columns: int, moved: str, operands: str, fetched: tuple[int, int]
+) -> None:
     """Lines of the output go to L1, those of the next tile's columns, for a round of four steps, to L2."""
-    text = f"Matmul(1×{rows}×64×48, {operands}, serial)"
+    text = f"Matmul(1×{rows}×64×{columns}, {operands}, serial)"
     schedule = f"schedule tile {{\n{moved}tile [1, {rows}, 64, 16]\nselect RegisterTile\n}}\n"
     source = api.compile(f"target x86_avx2\nspec tile = {text}\n{schedule}", db=False).source
     assert (source.count("_MM_HINT_T0"), source.count("_MM_HINT_T1")) == fetched

@@ -24,8 +24,8 @@ _AHEAD, _STRIP_AHEAD = 64, 32
 _STRIP = 8
 #: The most steps of which L2 keeps the next tile's rows; it does not if they are a multiple of so many bytes apart.
 _NEXT, _SPACING = 1024, 2048
-#: Bytes of a cache line.
-_LINE = 64
+#: Bytes of a cache line, and those of a matrix that stays in L2 once it was read.
+_LINE, _HELD = 64, 1 << 18
 #: Sums up to which AVX2 has registers to spare for what compilers do with them.
 _FEW = 8
 #: Steps from which on sums are kept in parts: adding these up takes a few.
@@ -152,14 +152,15 @@ class TilePrinter:
     def fetching(self, b: Matrix, rhs: OperandSite, out: OperandSite) -> Self:
         """Return it with what it fetches: parts of strips, and lines beyond L2, which arrive while it takes many steps.
 
-        Rows beyond L2 are fetched where multiply-adds take longer than all loads: the same ones of the next tile, to
-        the right, or later ones, if L2 would lose these.
+        Rows of matrices larger than L2 are fetched where multiply-adds take longer than all loads: the same ones of the
+        next tile, to the right, or later ones, if L2 would lose these.
         """
         far, far_out = (self.steps > MANY_STEPS and one.storage_level not in NEAR_CORE for one in (rhs, out))
         hidden = self.rows + self.vectors + len(self._lines(1)) <= self.rows * self.vectors
         ahead = self.strip_ahead(b) if self.lanes.size == 64 and rhs.tensor.state.level != "L1" else 0
-        if not ahead and far and hidden and b.row != b.column * self.columns:
-            few_sets = (b.row.constant or 0) * self.lanes.types[1].bytes % _SPACING == 0
+        apart = (b.row.constant or _HELD) * self.lanes.types[1].bytes
+        if not ahead and far and hidden and apart * self.steps > _HELD and b.row != b.column * self.columns:
+            few_sets = apart % _SPACING == 0
             ahead = min(_AHEAD, self.steps) if few_sets or self.steps > _NEXT else self.steps
         return attrs.evolve(self, fetches=ahead, fetches_out=far_out)
 
