@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import unittest
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -39,6 +40,8 @@ _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 64)
 _VOLUME = 4096
 #: Draws for one combination of data types before another one is tried: more in each round.
 _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
+#: Draws of the state of one operand, at most: one in the first round.
+_TRIES = 10
 #: Combinations of data types that are tried besides those that are all the same.
 _KINDS = 200
 #: Combinations of data types that are looked at: all those of few operands.
@@ -46,7 +49,7 @@ _TRIED = 20_000
 #: Operands of other data types than the usual ones, at most, for operations that have such.
 _NEAR = 2
 #: Draws of a round; data types without a Spec in it are skipped if others have one.
-_ENOUGH = 10_000
+_ENOUGH = 3_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
 _JAMMED = 2
 #: Calls of a kernel that store the output over an input.
@@ -62,7 +65,7 @@ def accepted_specs(
 
     They are drawn from the declaration: sizes by its rules, operands in every level, layout, vector size, contiguity
     and alignment that it takes. Operands and temporaries fit into the registers there are. Without `all_types`, data
-    types may be missing. Raises PluginError, naming the kernel, if there are none.
+    types may be missing. Raises PluginError, naming the kernel, if there are none, or none with a declared data type.
     """
     # Some draws have one normal form.
     return [*dict.fromkeys(target.spec(logical) for logical in _Drawing(target, kernel, seed).specs(count, all_types))]
@@ -324,19 +327,29 @@ class _Drawing:
                     if spec:
                         drawn[spec] = None
                         missing -= new
-            if len(drawn) >= count and (not missing or draws * len(kinds) >= _ENOUGH):
-                break
+            if len(drawn) >= count:
+                # Only those with data types that have not come up are drawn again.
+                kinds = [one for one in kinds if missing & set(enumerate(one))]
+                if not kinds or draws * len(kinds) >= _ENOUGH:
+                    break
         if not drawn:
             raise self._target.fault(
                 self._kernel, f"it accepts none of many Specs drawn from its declaration, {self._kernel.describe()}"
             )
+        for index, pattern in enumerate(self._kernel.operands if all_types else ()):
+            if absent := {*pattern.dtypes} - {one.states[index].dtype.name for one in drawn}:
+                raise self._target.fault(
+                    self._kernel, f"operand {index} is {' or '.join(sorted(absent))} in none of many Specs it accepts"
+                )
         return [*drawn]
 
     def _kinds(self) -> list[tuple[DType, ...]]:
         """Combinations of data types that the patterns allow, shuffled; some, if there are very many."""
         rng, known = self._rng, self._target.dtypes
         named = [[by_name(name, known) for name in one.dtypes] or [*known.values()] for one in self._kernel.operands]
-        alike = [(dtype,) * len(named) for dtype in named[0] if all(dtype in one for one in named)]
+        # All the same, but for operands that have a single one, such as masks.
+        alike = [tuple(own[0] if len(own) == 1 else dtype for own in named) for dtype in (*named[0], *known.values())]
+        alike = [one for one in dict.fromkeys(alike) if all(map(operator.contains, named, one))]
         others: list[tuple[DType, ...]] = []
         if "dtype" not in self._kernel.same:
             every, usual = itertools.product(*named), self._operations[0].only_types
@@ -365,7 +378,7 @@ class _Drawing:
 
     def _draw(self, kinds: tuple[DType, ...], draws: int, drawn: Container[LogicalSpec]) -> LogicalSpec | None:
         for _ in range(draws):
-            logical = self._candidate(kinds)
+            logical = self._candidate(kinds, min(draws // _ROUNDS[0], _TRIES))
             if logical and logical not in drawn and self._fits(logical) and self._kernel.accepts(logical):
                 return logical
         return None
@@ -382,8 +395,11 @@ class _Drawing:
                 return logical
         return None
 
-    def _candidate(self, kinds: tuple[DType, ...]) -> LogicalSpec | None:
-        """Return a Spec in normal form that the kernel may accept; None for an invalid draw."""
+    def _candidate(self, kinds: tuple[DType, ...], tries: int) -> LogicalSpec | None:
+        """Return a Spec in normal form that the kernel may accept; None for an invalid draw.
+
+        The state of each operand is drawn until its pattern accepts it, `tries` times at most.
+        """
         op = self._operation()
         shape = self._shape(op)
         declared = op.operands(len(shape))
@@ -391,8 +407,9 @@ class _Drawing:
             return None
         states: list[OperandState] = []
         for one, pattern, dtype in zip(declared, self._kernel.operands, kinds, strict=True):
-            state = self._state(one, pattern, dtype, shape, states)
-            if state is None or not pattern.accepts(state, len(one.dims)):
+            found = (self._state(one, pattern, dtype, shape, states) for _ in range(tries))
+            state = next((each for each in found if each and pattern.accepts(each, len(one.dims))), None)
+            if state is None:
                 return None
             states.append(state)
         return LogicalSpec(op, shape, tuple(states), serial=self._rng.random() < 0.8)
