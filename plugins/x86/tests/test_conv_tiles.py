@@ -129,11 +129,17 @@ def test_what_no_tile_takes_is_refused(plugin: TargetPlugin, spec: str, kernel: 
         goal.apply(f"select {kernel}")
 
 
-@pytest.mark.parametrize(("filters", "accum", "fetched"), [(32, "", True), (16, "", False), (32, "Accum", False)])
-def test_later_pixels_of_outputs_with_more_filters_are_fetched(filters: int, accum: str, fetched: bool) -> None:
+@pytest.mark.parametrize(
+    ("filters", "accum", "level", "fetched"),
+    [(32, "", "GL", True), (16, "", "GL", False), (32, "Accum", "GL", False), (32, "", "L1", False)],
+)
+def test_later_pixels_of_far_outputs_with_more_filters_are_fetched(
+    filters: int, accum: str, level: str, fetched: bool
+) -> None:
     """Of the others, the core foresees whole lines, or has read the sums."""
-    spec = (
-        f"Conv{accum}(1×{filters}×3×2×8×3×3, (f32, L1, nhwc), (f32, L1, layout[1, 2, 3, 0]), (f32, L1, nhwc), serial)"
-    )
-    goal = api.goal(spec, target="x86_avx2", registry=Registry.of(x86=AVX2)).apply("tile [0, 16, 0, 1, 4, 0, 0]")
-    assert ("prefetch" in goal.apply("select ConvTile").program.source) is fetched
+    near = "(f32, L1, nhwc), (f32, L1, layout[1, 2, 3, 0])"
+    spec = f"Conv{accum}(1×{filters}×3×2×8×3×3, {near}, (f32, {level}, nhwc), serial)"
+    goal = api.goal(spec, target="x86_avx2", registry=Registry.of(x86=AVX2))
+    for step in (*(["move 2 to L1"] if level == "GL" else []), "tile [0, 16, 0, 1, 4, 0, 0]", "select ConvTile"):
+        goal = goal.apply(step)
+    assert ("prefetch" in goal.program.source) is fetched

@@ -20,6 +20,7 @@ from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_vectors.common import MEMORIES
 from morello_vectors.core import LINE
 from morello_vectors.instructions import instructions
+from morello_vectors.lanes import NEAR_CORE
 from morello_vectors.multiply_add import Lanes, MultiplyAdd
 from morello_vectors.reduce import accumulates
 from morello_vectors.register_tiles import rows_within, vector_registers
@@ -101,10 +102,10 @@ def plain(state: OperandState) -> bool:
 
 
 def _fetched(site: KernelSite, pixels: int, filters: int) -> Iterator[str]:
-    """Yield what fetches later pixels of an output of more filters: the core does not foresee parts of pixels."""
+    """Yield what fetches later pixels of a far output of more filters: the core does not foresee parts of pixels."""
     out = site.operand(2)
     stride, values = out.stride(_COLUMN), LINE // out.tensor.state.dtype.bytes
-    if (stride.constant or 0) > filters:
+    if out.storage_level not in NEAR_CORE and (stride.constant or 0) > filters:
         for pixel in range(_AHEAD, _AHEAD + pixels):
             for first in range(0, filters, values):
                 yield instructions(site).prefetch(f"{out.pointer()} + {stride * pixel + first}", 1)
