@@ -268,7 +268,8 @@ class _Printer:
         inner, outer = sorted((columns, channels), key=lambda loop: -loop.count)
         overlap = inner is columns and part.count > 1
         if (outer.lhs, outer.rhs) == (inner.lhs * inner.count, inner.rhs * inner.count):
-            inner, outer = attrs.evolve(inner, count=inner.count * outer.count), OuterLoop(1)
+            inner = attrs.evolve(inner, count=inner.count * outer.count)
+            outer = OuterLoop(1, rhs=inner.rhs * inner.count)
         tile = TilePrinter(
             rows=len(sums),
             columns=self._shape[_F],
@@ -288,7 +289,7 @@ class _Printer:
         a = Matrix(lhs, image.stride(_COLUMN) * op.strides[1], inner.lhs)
         b = Matrix(rhs, inner.rhs, as_index(taken))
         if self.lanes.size == 64 and filters.tensor.state.level != "L1":
-            tile = attrs.evolve(tile, fetches=tile.strip_ahead(b))
+            tile = attrs.evolve(tile, fetches=tile.strip_ahead(b), beyond=outer.rhs)
         return tile.lines(a, b, sums)
 
 

@@ -69,13 +69,14 @@ class TilePrinter:
     """A tile of `rows`×`columns` sums over `steps` of k, in vectors as `lanes` say; they start at 0 unless they
     `accumulate`. The last vector of a row may be narrower; values behind it are neither read nor written.
 
-    `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads with
-    neighbouring tiles. One that `fetches` prefetches rows of the right-hand side, by this number of steps, one that
-    `fetches_out` the lines that it writes, which it waits for otherwise. Rows of the left-hand side that `overlap`
-    share values, which each step reads anew. Loops that stay `rolled` load factors in each round. Tiles that are
-    `whole` never keep sums in parts. Steps are repeated in the loops `around` them, outermost first. Of the steps
-    `in_rounds`, only those in `span` count, if it is given. Sums are stored as the lines of `after` leave them; these
-    are of a row, a column, the name of the vector of sums there, and C that loads as many values.
+    `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads
+    with neighbouring tiles. One that `fetches` prefetches rows of the right-hand side, by this number of steps, and
+    towards the end those `beyond`, by default of the next tile, to the right; one that `fetches_out` the lines that
+    it writes, which it waits for otherwise. Rows of the left-hand side that `overlap` share values, which each step
+    reads anew. Loops that stay `rolled` load factors in each round. Tiles that are `whole` never keep sums in
+    parts. Steps are repeated in the loops `around` them, outermost first. Of the steps `in_rounds`, only those in
+    `span` count, if it is given. Sums are stored as the lines of `after` leave them; these are of a row, a column,
+    the name of the vector of sums there, and C that loads as many values.
     """
 
     rows: int
@@ -86,6 +87,7 @@ class TilePrinter:
     fresh: Callable[[str], str]
     alone: bool = True
     fetches: int = 0
+    beyond: IndexExpr | None = None
     fetches_out: bool = False
     overlap: bool = False
     rolled: bool = False
@@ -276,9 +278,9 @@ class TilePrinter:
             yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")
 
     def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
-        """Yield what fetches the rows of a later round; towards the end those of the next tile, to the right."""
+        """Yield what fetches the rows of a later round; towards the end those `beyond`."""
         ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - self.fetches
-        chosen = f"{f'({k} - {most})' if most else k} * {row} + {rhs.column * self.columns}"
+        chosen = f"{f'({k} - {most})' if most else k} * {row} + {self.beyond or rhs.column * self.columns}"
         if most:
             chosen = f"({k} < {most} ? ({k} + {self.fetches}) * {row} : {chosen})"
         yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + {chosen};"
