@@ -13,6 +13,7 @@ from morello.ir.index import IndexExpr, as_index
 from morello.ir.numbers import Num, ceil_div, choose
 from morello.kernels.positions import Span
 from morello.kernels.site import OperandSite
+from morello_vectors.core import LINE
 from morello_vectors.lanes import NEAR_CORE
 from morello_vectors.multiply_add import Lanes
 
@@ -24,8 +25,8 @@ _AHEAD, _STRIP_AHEAD = 64, 32
 _STRIP = 8
 #: The most steps of which L2 keeps the next tile's rows; it does not if they are a multiple of so many bytes apart.
 _NEXT, _SPACING = 1024, 2048
-#: Bytes of a cache line, and those of a matrix that stays in L2 once it was read.
-_LINE, _HELD = 64, 1 << 18
+#: Bytes of a matrix that stays in L2 once it was read.
+_HELD = 1 << 18
 #: Sums up to which AVX2 has registers to spare for what compilers do with them.
 _FEW = 8
 #: Steps from which on sums are kept in parts: adding these up takes a few.
@@ -178,7 +179,7 @@ class TilePrinter:
     def _lines(self, operand: int) -> range:
         """Return the columns of `rhs` or the output with which lines of a row begin, if one begins with the tile."""
         taken = self.lanes.adds.taken if operand == 1 else 1
-        return range(0, self.columns, _LINE // (taken * self.lanes.types[operand].bytes))
+        return range(0, self.columns, LINE // (taken * self.lanes.types[operand].bytes))
 
     @property
     def vectors(self) -> int:
