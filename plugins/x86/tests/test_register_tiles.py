@@ -362,3 +362,15 @@ def test_tiles_fetch_lines_from_memory(
     schedule = f"schedule tile {{\n{moved}tile [1, {rows}, 64, 16]\nselect RegisterTile\n}}\n"
     source = api.compile(f"target x86_avx2\nspec tile = {text}\n{schedule}", db=False).source
     assert (source.count("_MM_HINT_T0"), source.count("_MM_HINT_T1")) == fetched
+
+
+def test_sums_in_memory_are_added_after_the_steps() -> None:
+    """The tile does not wait for them as it begins."""
+    schedule = "schedule tile {\ntile [1, 4, 64, 16]\nselect RegisterTileAccum\n}\n"
+
+    def first(level: str) -> str:
+        text = f"target x86_avx2\nspec tile = MatmulAccum(1×4×64×48, GL, GL, (f32, {level}), serial)\n{schedule}"
+        source = api.compile(text, db=False).source
+        return min(("_mm256_loadu_ps(out", "_mm256_fmadd_ps"), key=source.index)
+
+    assert (first("GL"), first("L1")) == ("_mm256_fmadd_ps", "_mm256_loadu_ps(out")

@@ -73,11 +73,11 @@ class TilePrinter:
     `fresh` returns a new C variable's name, similar to its argument. A tile that is not `alone` may share loads
     with neighbouring tiles. One that `fetches` prefetches rows of the right-hand side, by this number of steps, and
     towards the end those `beyond`, by default of the next tile, to the right; one that `fetches_out` the lines that
-    it writes, which it waits for otherwise. Rows of the left-hand side that `overlap` share values, which each step
-    reads anew. Loops that stay `rolled` load factors in each round. Tiles that are `whole` never keep sums in
-    parts. Steps are repeated in the loops `around` them, outermost first. Of the steps `in_rounds`, only those in
-    `span` count, if it is given. Sums are stored as the lines of `after` leave them; these are of a row, a column,
-    the name of the vector of sums there, and C that loads as many values.
+    it writes, which it waits for otherwise, and adds to in the end. Rows of the left-hand side that `overlap` share
+    values, which each step reads anew. Loops that stay `rolled` load factors in each round. Tiles that are `whole`
+    never keep sums in parts. Steps are repeated in the loops `around` them, outermost first. Of the steps
+    `in_rounds`, only those in `span` count, if it is given. Sums are stored as the lines of `after` leave them;
+    these are of a row, a column, the name of the vector of sums there, and C that loads as many values.
     """
 
     rows: int
@@ -129,14 +129,18 @@ class TilePrinter:
             for vector in range(self.vectors)
         ]
         body: list[str] = []
-        if self.fetches_out and not self.accumulate:
+        late = self.accumulate and self.fetches_out
+        if self.fetches_out:
             lines = [_at(one, row, at) for one in out for row in range(self.rows) for at in self._lines(2)]
             body += [f"    {lanes.prefetch(line, 1)}" for line in lines]
         for one, place, tail in zip_longest(each, places, vectors):
             if out or not self.accumulate:
-                value = lanes.load_sums(place, tail, self._masks) if self.accumulate else lanes.zero
+                value = lanes.load_sums(place, tail, self._masks) if self.accumulate and not late else lanes.zero
                 body.append(f"    {f'{lanes.sums} ' if out else ''}{one} = {value};")
         body += self._in_parts(lhs, rhs, sums)
+        if late:
+            for one, place, tail in zip(each, places, vectors, strict=False):
+                body.append(f"    {one} = {lanes.added_up(one, lanes.load_sums(place, tail, self._masks))};")
         body += self._after(each, vectors)
         yield from self._declarations(body)
         yield from body
