@@ -36,7 +36,7 @@ def test_more_layouts_make_a_cheaper_program_that_replays(goal: morello.Goal) ->
     assert (few.proof, many.proof) == ("optimal", "optimal among programs with all layouts")
     assert goal.apply(many.schedule).impl == many.impl
     text = str(morello.compile(goal, db=False, layouts="all").explain())
-    assert "optimal among programs with all layouts with tiles of powers of two; up to 24 layouts of a tensor" in text
+    assert "optimal among programs with all layouts with tiles of powers of two; up to 25 layouts of a tensor" in text
 
 
 @pytest.mark.slow

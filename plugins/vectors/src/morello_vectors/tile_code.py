@@ -9,6 +9,7 @@ from typing import Self
 
 import attrs
 
+from morello.ir.dtypes import F32
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.numbers import Num, ceil_div, choose
 from morello.kernels.positions import Span
@@ -169,7 +170,9 @@ class TilePrinter:
         if not ahead and far and hidden and apart * self.steps > _HELD and b.row != b.column * self.columns:
             few_sets = apart % _SPACING == 0
             ahead = min(_AHEAD, self.steps) if few_sets or self.steps > _NEXT else self.steps
-        return attrs.evolve(self, fetches=ahead, fetches_out=far_out)
+        # Only sums of f32 can be added up.
+        fetches_out = far_out and (not self.accumulate or self.lanes.types[2] == F32)
+        return attrs.evolve(self, fetches=ahead, fetches_out=fetches_out)
 
     def strip_ahead(self, rhs: Matrix) -> int:
         """Return by how many steps to fetch rows if they are parts of wider strips.
