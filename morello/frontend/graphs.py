@@ -48,7 +48,7 @@ def named(source: Source, operations: Operations, node: OperationNode, *others: 
     """Return the operation that the text names, without its parameters; `others` might have stood here too."""
     if node.name not in operations:
         names = sorted([*operations, *others])
-        # Frameworks have Conv2d where images have two dimensions unless a name says otherwise here.
+        # Frameworks write Conv2d for Conv.
         word, listing = node.name.removesuffix("2d"), f"operations are {', '.join(names)}"
         raise source.error(span(node.name), f"unknown operation {quoted(node.name)}", suggestion(word, names, listing))
     return operations[node.name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import random
 import unittest
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -349,7 +348,7 @@ class _Drawing:
         named = [[by_name(name, known) for name in one.dtypes] or [*known.values()] for one in self._kernel.operands]
         # All the same, but for operands that have a single one, such as masks.
         alike = [tuple(own[0] if len(own) == 1 else dtype for own in named) for dtype in (*named[0], *known.values())]
-        alike = [one for one in dict.fromkeys(alike) if all(map(operator.contains, named, one))]
+        alike = [one for one in dict.fromkeys(alike) if all(a in b for a, b in zip(one, named, strict=True))]
         others: list[tuple[DType, ...]] = []
         if "dtype" not in self._kernel.same:
             every, usual = itertools.product(*named), self._operations[0].only_types

@@ -124,13 +124,14 @@ class Windows(Operation):
         makes outputs at all multiples of the stride, as much before the image as after it, or one less.
         """
         given = dict(given)
-        image, word = given.pop("image", None), given.get("padding")
-        if isinstance(word, str):
-            if word.lower() not in ("same", "valid"):
-                raise SpecError(f"{self.name}: padding is {word!r}", "write numbers, same or valid")
+        image, padding = given.pop("image", None), given.get("padding")
+        word = padding.lower() if isinstance(padding, str) else None
+        if word is not None:
+            if word not in ("same", "valid"):
+                raise SpecError(f"{self.name}: padding is {padding!r}", "write numbers, same or valid")
             del given["padding"]
         op = super().configured(given, shape)
-        if isinstance(word, str) and word.lower() == "same":
+        if word == "same":
             op, image = op._same(image, shape, operands)
         return op if image is None else op._on_image(image, shape, operands)
 

@@ -288,8 +288,7 @@ class _Printer:
         rhs = f"{self.names['row']} + {filters.stride(_COLUMN) * part.column}"
         a = Matrix(lhs, image.stride(_COLUMN) * op.strides[1], inner.lhs)
         b = Matrix(rhs, inner.rhs, as_index(taken))
-        if self.lanes.size == 64 and filters.tensor.state.level != "L1":
-            tile = attrs.evolve(tile, fetches=tile.strip_ahead(b), beyond=outer.rhs)
+        tile = attrs.evolve(tile, fetches=tile.strip_ahead(b, filters), beyond=outer.rhs)
         return tile.lines(a, b, sums)
 
 

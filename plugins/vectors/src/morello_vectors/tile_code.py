@@ -20,11 +20,11 @@ from morello_vectors.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
-#: Steps of k that a tile fetches into L2 ahead of those that it takes: of rows far apart, and of parts of wide strips.
+#: Prefetches into L2 run ahead by so many steps of k: for rows far apart, and for parts of wide strips.
 _AHEAD, _STRIP_AHEAD = 64, 32
 #: The most lines of a strip.
 _STRIP = 8
-#: The most steps of which L2 keeps the next tile's rows; it does not if they are a multiple of so many bytes apart.
+#: L2 keeps the next tile's rows for so many steps at most, and none that are a multiple of so many bytes apart.
 _NEXT, _SPACING = 1024, 2048
 #: Bytes of a matrix that stays in L2 once it was read.
 _HELD = 1 << 18
@@ -158,14 +158,14 @@ class TilePrinter:
                 yield from (f"    {line}" for line in self.after(row, vector * self.lanes.values, one, load))
 
     def fetching(self, b: Matrix, rhs: OperandSite, out: OperandSite) -> Self:
-        """Return it with what it fetches: parts of strips, and lines beyond L2, which arrive while it takes many steps.
+        """Return the tile with prefetches: of parts of strips, and of lines beyond L2 if its steps are many.
 
-        Rows of matrices larger than L2 are fetched where multiply-adds take longer than all loads: the same ones of the
-        next tile, to the right, or later ones, if L2 would lose these.
+        Of matrices that L2 does not hold, rows are fetched if multiply-adds take longer than all loads: the same rows
+        of the next tile, to the right, or later ones of this tile, if L2 would lose those.
         """
         far, far_out = (self.steps > MANY_STEPS and one.storage_level not in NEAR_CORE for one in (rhs, out))
         hidden = self.rows + self.vectors + len(self._lines(1)) <= self.rows * self.vectors
-        ahead = self.strip_ahead(b) if self.lanes.size == 64 and rhs.tensor.state.level != "L1" else 0
+        ahead = self.strip_ahead(b, rhs)
         apart = (b.row.constant or _HELD) * self.lanes.types[1].bytes
         if not ahead and far and hidden and apart * self.steps > _HELD and b.row != b.column * self.columns:
             few_sets = apart % _SPACING == 0
@@ -174,13 +174,13 @@ class TilePrinter:
         fetches_out = far_out and (not self.accumulate or self.lanes.types[2] == F32)
         return attrs.evolve(self, fetches=ahead, fetches_out=fetches_out)
 
-    def strip_ahead(self, rhs: Matrix) -> int:
-        """Return by how many steps to fetch rows if they are parts of wider strips.
+    def strip_ahead(self, b: Matrix, rhs: OperandSite) -> int:
+        """Return by how many steps vectors of 512 bits fetch rows ahead that are parts of wider strips; 0 for others.
 
         A tile for L2 is often read for the first time part by part, which the core does not foresee.
         """
-        row, own = rhs.row.constant or 0, self.columns * (rhs.column.constant or 1)
-        wider = own < row <= _STRIP * self.lanes.values
+        row, own = b.row.constant or 0, self.columns * (b.column.constant or 1)
+        wider = self.lanes.size == 64 and rhs.tensor.state.level != "L1" and own < row <= _STRIP * self.lanes.values
         return _STRIP_AHEAD if wider and self.steps >= 2 * _STRIP_AHEAD else 0
 
     def _lines(self, operand: int) -> range:
@@ -275,7 +275,8 @@ class TilePrinter:
             # Or clang 14 unrolls a short loop, loads factors ahead, and spills sums.
             yield f'        __asm__ volatile("" : "+r"({round_rhs}));'
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
-        yield from (f"        {line}" for line in self._fetched(rhs, k) if self.fetches)
+        if self.fetches:
+            yield from (f"        {line}" for line in self._fetched(rhs, k))
         loaded: Elements = {}
         yield from (f"        {line}" for line in self._elements_along_k(a, loaded))
         for step in range(_UNROLLED):
@@ -288,9 +289,10 @@ class TilePrinter:
     def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
         """Yield what fetches the rows of a later round; towards the end those `beyond`."""
         ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - self.fetches
-        chosen = f"{f'({k} - {most})' if most else k} * {row} + {self.beyond or rhs.column * self.columns}"
+        beyond = self.beyond or rhs.column * self.columns
+        chosen = f"{k} * {row} + {beyond}"
         if most:
-            chosen = f"({k} < {most} ? ({k} + {self.fetches}) * {row} : {chosen})"
+            chosen = f"({k} < {most} ? ({k} + {self.fetches}) * {row} : ({k} - {most}) * {row} + {beyond})"
         yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + {chosen};"
         fetched = attrs.evolve(rhs, pointer=ahead)
         for step in range(_UNROLLED):

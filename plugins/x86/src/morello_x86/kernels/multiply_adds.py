@@ -104,9 +104,6 @@ class X86Lanes(Lanes):
         """Return lines that make compilers hold a vector in a register from there on."""
         return [f'__asm__("" : "+{"v" if self.size == 64 else "x"}"({vector}));']
 
-    def prefetch(self, place: str, level: int = 2) -> str:
-        return f"_mm_prefetch((const char *)({place}), _MM_HINT_T{level - 1});"
-
     @property
     def masks(self) -> int:
         """Return the registers of AVX2's masks."""
